@@ -117,8 +117,8 @@ SENTENCES = [
     (
         lambda: read_runs("words.csv"),
         "format",
-        "`RUN` must be numbers, or words such as true and false, in the column of scores of "
-        "words.csv; got 'maybe' in row 1",
+        "`RUN` must be scores from 0 to 1 in words.csv, or words such as true and false (other "
+        "scales: --bounds LOW:HIGH); got 'maybe' in row 1",
     ),
     (
         lambda: read_runs("scores.csv"),

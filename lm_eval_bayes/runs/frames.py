@@ -14,6 +14,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.column_names import find_columns
+from lm_eval_bayes.runs.readers.file_access import errors_of
 from lm_eval_bayes.runs.readers.trial_table import (
     TrialTable,
     check_columns,
@@ -71,12 +72,13 @@ def read_frame(
     (('a', 'b'), [[1, 1], [0, 1]])
     """
     by_name = _columns(frame)
-    query = Query(task=task, columns=columns or {}, bounds=bounds, argument="frame", dedupe=None)
+    query = Query(task=task, columns=columns or {}, bounds=bounds, dedupe=None)
     kinds = find_columns(list(by_name), query.columns)
-    check_columns(list(by_name), kinds, "frame")
     rows = partial(zip, *by_name.values(), strict=True)
     table = TrialTable(Path("frame"), list(by_name), kinds, by_name, rows)
-    contents = table_contents(table, query, model)
+    with errors_of("frame", "frame"):
+        check_columns(list(by_name), kinds)
+        contents = table_contents(table, query, model)
     of_columns = f"columns of {': '.join(contents.columns)}"
     notes = (of_columns, *contents.notes, *contents.warnings)
     partials = [replace(run, notes=(*notes, *run.notes)) for run in contents.runs]

@@ -15,7 +15,7 @@ from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys, similar_names
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.query import Query
-from lm_eval_bayes.runs.readers.file_access import permissions_checked
+from lm_eval_bayes.runs.readers.file_access import errors_of
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import (
     UNREADABLE_RULES,
@@ -147,7 +147,7 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     tasks: dict[str, set[str]] = {}
     for file in files:
         try:
-            with permissions_checked(query.argument, file.file):
+            with errors_of(query.argument, file.file):
                 contents = file.reader.read(file.file, query)
             wanted = {query.task, *contents.groups.get(query.task or "", ())}
             runs = [run for run in contents.runs if query.task is None or run.task in wanted]

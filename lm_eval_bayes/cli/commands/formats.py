@@ -12,7 +12,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 
 def command() -> None:
-    """List the files that every command reads, and what the reader of each was checked on.
+    """List the files that every command reads.
 
     `lm-eval-bayes doctor FILE` shows which of them a file is.
 
@@ -25,7 +25,7 @@ def command() -> None:
     from lm_eval_bayes.runs.readers.formats import FORMATS
 
     for format in FORMATS:
-        say(f"{format.name}: {format.files}; checked on {format.checked_on}")
+        say(f"{format.name}: {format.files}")
     say()
     say("columns of a table of trials, by what they hold (or --columns KIND=NAME):")
     for kind, aliases in ALIASES.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.provenance import number
 
 #: For every kind of column its names in lower case, the most telling one first.
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -201,12 +201,8 @@ def parse_bounds(text: str | None) -> tuple[float, float] | None:
     """
     if text is None:
         return None
-    low, _, high = text.partition(":")
-    try:
-        bounds = float(low), float(high)
-    except ValueError:
-        bounds = math.nan, math.nan
-    if not (math.isfinite(bounds[0]) and math.isfinite(bounds[1]) and bounds[0] < bounds[1]):
+    low, high = map(number, text.partition(":")[::2])
+    if low is None or high is None or not low < high:
         rule = "be two numbers, the lowest and a higher one, such as 0:10"
         raise InvalidInputError.of("bounds", "format", rule, text)
-    return bounds
+    return low, high

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.readers.column_names import UNNAMED, find_columns
 from lm_eval_bayes.runs.readers.json_files import name_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tables import header, rows_of, uniform
+from lm_eval_bayes.runs.readers.tables import rows_of, uniform
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.trials import PartialRun, Question
 
@@ -25,22 +26,9 @@ _COUNT = re.compile(r"[cn](_|$)", re.IGNORECASE)
 _NAMES = ("question", "task", "model")
 
 
-def is_mine(file: Path) -> bool:
-    """Return whether a table has columns of counts."""
-    return has_counts(header(file))
-
-
-def has_counts(names: Iterable[str]) -> bool:
-    """Return whether these are the names of columns of a file of counts.
-
-    Examples
-    --------
-    >>> has_counts(["id", "c", "n"]), has_counts(["id", "n", "c_base", "c_rl"])
-    (True, True)
-    >>> has_counts(["id", "trial_1", "trial_2"])
-    False
-    """
-    return {name[0].lower() for name in names if _COUNT.match(name)} == {"c", "n"}
+def is_mine(file: LogFile) -> bool:
+    """Return whether a table has columns of counts, c and n or those of models, c_A and n."""
+    return {name[0].lower() for name in file.columns if _COUNT.match(name)} == {"c", "n"}
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -53,27 +41,27 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a row holds no such counts, or a question occurs twice.
     """
-    names = header(file)
+    names = LogFile(file).columns
     columns = find_columns(names, {}, query.cluster)
-    rows = rows_of(file, query.argument, names, query.advance)
+    rows = rows_of(file, names, query.advance)
     runs: dict[tuple[str, str], dict[str, Question]] = {}
-    for number, row in enumerate(uniform(rows, names, query.argument), 1):
+    for number, row in enumerate(uniform(rows, names), 1):
         where = f"{file}, row {number}"
         id, task, model = (name_of(row.get(columns.get(k, ""))) for k in _NAMES)
         if not id:
             rule = "name the question in every row (id)"
-            raise InvalidInputError.of(query.argument, "missing", rule, f"none in {where}")
+            raise InvalidInputError.of("RUN", "missing", rule, f"none in {where}")
         for of_model, c, n in _counts_by_model(row, model or plain_name(file).stem):
             questions = runs.setdefault((of_model, task or query.task or UNNAMED), {})
-            counts = _check_counts(c, n, where, query.argument)
+            counts = _check_counts(c, n, where)
             if id in questions and not (query.dedupe and questions[id].counts == counts):
                 rule = "count every question of a model once"
-                raise InvalidInputError.of(query.argument, "duplicate", rule, f"{id} in {where}")
+                raise InvalidInputError.of("RUN", "duplicate", rule, f"{id} in {where}")
             label = cluster_label(row, columns.get("cluster", ""))
             questions[id] = Question(id, counts=counts, cluster=label)
     if not runs:
         rule = f"hold rows of id, c and n ({file})"
-        raise InvalidInputError.of(query.argument, "empty", rule, "none")
+        raise InvalidInputError.of("RUN", "empty", rule, "none")
     partials = [
         PartialRun(
             model, task, (str(file),), tuple(of.values()), arguments=file_argument(file, model)
@@ -100,12 +88,12 @@ def _counts_by_model(row: Mapping[str, Any], model: str) -> Iterator[tuple[str, 
         yield name[2:], row[name], row.get(f"n_{name[2:]}", row.get("n"))
 
 
-def _check_counts(c: object, n: object, where: str, argument: str) -> tuple[int, int]:
+def _check_counts(c: object, n: object, where: str) -> tuple[int, int]:
     """Return how many were wrong and how many right."""
     # whole numbers, or their texts in CSV
     texts = [str(value).strip() if type(value) in (int, str) else "" for value in (c, n)]
     are_whole = all(re.fullmatch("[0-9]{1,19}", text) for text in texts)
     if not are_whole or not int(texts[0]) <= int(texts[1]) <= MOST_TRIALS:
         rule = f"count c right ones of n trials, whole numbers with 0 <= c <= n ({where})"
-        raise InvalidInputError.of(argument, "range", rule, f"c={c!r}, n={n!r}")
+        raise InvalidInputError.of("RUN", "range", rule, f"c={c!r}, n={n!r}")
     return int(texts[1]) - int(texts[0]), int(texts[0])

@@ -20,8 +20,9 @@ from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -47,10 +48,10 @@ def read(file: Path, query: Query) -> FileContents:
     groups = {dataset: (task,)} if len(subsets) > 1 else {}
     if query.task not in (None, task, *groups):
         return FileContents((), (task,), groups)
-    messages = (first_line(file) or {}).get("messages")
+    messages = LogFile(file).first_line.get("messages")
     run = hash_text(json.dumps([task, messages], default=str))
     common = Trial(model=model, task=task, run=run, provenance=Provenance(dataset=dataset))
-    usage = _usage(file, query)
+    usage = _usage(file)
     log = ToolLog(file, replace(query, task=None), partial(_trials, common, usage))
     subsets_of_report = mapping(mapping(report.get("execution_summary")).get("subsets"))
     counts = mapping(subsets_of_report.get(task.removeprefix(f"{dataset}_")))
@@ -103,12 +104,12 @@ def _missing(trials: list[Trial], n_errors: int) -> list[tuple[str, int]]:
     return [(q, i) for q in questions for i in numbers if (q, i) not in reviewed]
 
 
-def _usage(file: Path, query: Query) -> dict[str, Mapping[str, Any]]:
+def _usage(file: Path) -> dict[str, Mapping[str, Any]]:
     """Return the outputs of samples by their names, where there are predictions."""
     predictions = _beside(file, _REVIEWS, _PREDICTIONS)
     if predictions == file or not predictions.is_file():
         return {}
-    rows = JsonLines(predictions, query.argument)
+    rows = JsonLines(predictions)
     return {name_of(row.get("index")): mapping(row.get("model_output")) for row in rows}
 
 
@@ -119,4 +120,4 @@ def _report(file: Path, query: Query) -> tuple[str, Mapping[str, Any]]:
     if not of_dataset or _REVIEWS not in file.absolute().parts:
         return "", {}
     report = max(of_dataset, key=lambda report: len(report.stem))
-    return report.stem, mapping(load_json(report, query))
+    return report.stem, mapping(load_json(report, query.advance))

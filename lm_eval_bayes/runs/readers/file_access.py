@@ -12,35 +12,22 @@ from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 
 
-class PermissionDeniedError(InvalidInputError):
-    """A file or a folder may not be read by this user.
-
-    Attributes
-    ----------
-    path : str
-        The file or the folder.
-    """
-
-    path = ""
-
-    @classmethod
-    def of_path(cls, argument: str, path: object) -> PermissionDeniedError:
-        """Return the error of a path."""
-        rule = f"be readable ({path})"
-        error = cls.of(argument, "permission", rule, "permission denied")
-        error.path = str(path)
-        return error
-
-
 @contextmanager
-def permissions_checked(argument: str, path: object) -> Iterator[None]:
-    """Raise every denied permission as that of an argument, and of a path if it names none."""
+def errors_of(argument: str, path: object) -> Iterator[None]:
+    """Raise errors of readers, which name the argument RUN, as those of another argument.
+
+    A denied permission is an error of the argument too, which names the file or folder.
+    """
     try:
         yield
-    except PermissionDeniedError as error:
-        raise PermissionDeniedError.of_path(argument, error.path) from None
+    except InvalidInputError as error:
+        if error.argument == "RUN":
+            error.args = (str(error).replace("`RUN`", f"`{argument}`", 1),)
+            error.argument = argument
+        raise
     except PermissionError as error:
-        raise PermissionDeniedError.of_path(argument, error.filename or path) from None
+        rule = f"be readable ({error.filename or path})"
+        raise InvalidInputError.of(argument, "permission", rule, "permission denied") from None
 
 
 def check_permission(path: Path) -> None:
@@ -52,8 +39,10 @@ def check_permission(path: Path) -> None:
         return
 
 
-def unreadable(error: Exception, file: Path, argument: str) -> InvalidInputError:
+def unreadable(error: Exception, file: Path) -> Exception:
     """Return the error of a file whose bytes cannot be read, or not be decompressed.
+
+    A denied permission is returned as it is, see :func:`errors_of`.
 
     Parameters
     ----------
@@ -61,17 +50,15 @@ def unreadable(error: Exception, file: Path, argument: str) -> InvalidInputError
         One of :data:`lm_eval_bayes._util.compressed.UNREADABLE`.
     file : Path
         The file.
-    argument : str
-        The name of the argument.
     """
     if isinstance(error, PermissionError):
-        return PermissionDeniedError.of_path(argument, file)
+        return error
     rule = f"have a complete {file}"
     reason = getattr(error, "strerror", None) or error_line(error)
     kind = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)
     if kind is not None and getattr(error, "errno", None) is None:
         reason = f"an incomplete or damaged {kind} file ({reason})"
-    return InvalidInputError.of(argument, "damaged", rule, reason)
+    return InvalidInputError.of("RUN", "damaged", rule, reason)
 
 
 def files_below(folder: Path) -> Iterator[Path]:

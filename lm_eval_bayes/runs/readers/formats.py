@@ -9,8 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from lm_eval_bayes._util.compressed import check_pointer, plain_name
+from lm_eval_bayes._util.compressed import COMPRESSED, check_pointer, plain_name
 from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.readers import (
@@ -32,16 +33,40 @@ from lm_eval_bayes.runs.readers import (
     zero_one_matrix,
 )
 from lm_eval_bayes.runs.readers.file_access import (
-    PermissionDeniedError,
     check_permission,
+    errors_of,
     files_below,
-    permissions_checked,
     unreadable,
 )
-from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json
-from lm_eval_bayes.runs.readers.protocol import Found, Query, Reader
+from lm_eval_bayes.runs.readers.json_files import broken, load_json
+from lm_eval_bayes.runs.readers.log_file import LogFile
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.store.locations import store_of
+
+
+class Reader(Protocol):
+    """A format of saved runs: a module of this folder, listed in :data:`FORMATS`."""
+
+    # A module may also have ``units(files, path)``, which returns as `Found` what is read of its
+    # files at a path, a folder or the file itself; by default every file is read by itself.
+
+    def is_mine(self, file: LogFile) -> bool:
+        """Return whether a file is of this format, by its name and its beginning.
+
+        A file that cannot be read is of none, unless its name is one of the format's.
+        """
+
+    def read(self, file: Path, query: Query) -> FileContents:
+        """Read a file.
+
+        Raises
+        ------
+        NothingToCountError
+            If it holds no trial that can be counted.
+        InvalidInputError
+            If it is broken, or contradicts the query.
+        """
 
 
 @dataclass(frozen=True)
@@ -54,8 +79,6 @@ class Format:
         The tool that writes it, or its kind.
     files : str
         What is named on the command line.
-    checked_on : str
-        What its tests read: files of the real tool, or files made by its documented schema.
     reader : Reader
         Reads it.
     names : tuple of str
@@ -69,110 +92,70 @@ class Format:
 
     name: str
     files: str
-    checked_on: str
     reader: Reader
     names: tuple[str, ...] = ()
     beside: str = ""
     is_table: bool = False
 
 
-_OWN = "this package's own files"
-_REAL = "files that the tool wrote"
-_SCHEMA = "files made by its documented schema"
-
 #: All formats; the first that recognises a path reads it.
 FORMATS: tuple[Format, ...] = (
     Format(
         "lm-evaluation-harness",
         "output folder, results_*.json, samples_*.jsonl, a dump of simple_evaluate",
-        _REAL,
         harness_log,
-        ("*__*.jsonl",),  # of releases up to 0.4.2
+        ("samples_*.jsonl", "*__*.jsonl"),  # the second up to 0.4.2
     ),
-    Format(
-        "inspect_ai",
-        "log folder, .eval, .json",
-        f"{_REAL} (inspect_ai 0.3.285)",
-        inspect_log,
-        ("*.eval",),
-        "*.json",
-    ),
-    Format(
-        "verifiers, traces",
-        "traces.jsonl, or its folder",
-        f"{_REAL} (verifiers 0.4.0)",
-        verifiers_traces,
-        ("traces.jsonl",),
-    ),
+    Format("inspect_ai", "log folder, .eval, .json", inspect_log, ("*.eval",), "*.json"),
+    Format("verifiers, traces", "traces.jsonl, or its folder", verifiers_traces, ("traces.jsonl",)),
     Format(
         "SWE-bench",
         "MODEL.RUN.json, report.json of an instance, or a folder of them",
-        f"{_REAL} (swebench 5.0.2; the tests of instances did not run)",
         swe_bench_report,
         ("report.json",),
         "*.json",
     ),
     Format(
-        "tau2-bench, tau-bench",
-        "results .json, folders of them",
-        f"{_REAL} (tau2 1.0.1, tau-bench's published trajectories)",
-        tau_bench,
-        ("results.json",),
-        "*.json",
+        "tau2-bench, tau-bench", "results .json, folders", tau_bench, ("results.json",), "*.json"
     ),
     Format(
         "Harbor, terminal-bench",
         "job or run folder, result.json, results.json",
-        f"{_REAL} (terminal-bench's published runs), {_SCHEMA} (Harbor 0.25.0)",
         harbor_jobs,
         ("result.json", "results.json"),
         "*results.json",
     ),
-    Format(
-        "HELM",
-        "run folder, per_instance_stats.json",
-        _SCHEMA,
-        helm_stats,
-        ("per_instance_stats.json",),
-    ),
+    Format("HELM", "run folder, per_instance_stats.json", helm_stats, ("per_instance_stats.json",)),
     Format(
         "evalscope",
         "output folder, reviews/*/*.jsonl",
-        f"{_REAL} (evalscope 1.14.1)",
         evalscope_outputs,
         ("reviews/*.jsonl", "reviews/*/*.jsonl", "reviews/*/*/*.jsonl"),
     ),
     Format(
-        "lighteval",
-        "output folder, details_*.parquet",
-        f"{_REAL} (lighteval 0.13.0)",
-        lighteval_details,
-        ("details_*.parquet",),
+        "lighteval", "output folder, details_*.parquet", lighteval_details, ("details_*.parquet",)
     ),
     Format(
         "NeMo-Skills",
         "folder of output-rs*.jsonl, one of them",
-        f"{_REAL} (those of NeMo-Skills' own tests, without texts)",
         nemo_skills_outputs,
         ("output.jsonl", "output-rs*.jsonl"),
     ),
     Format(
         "MathArena",
         "outputs folder, .json, .json.zst; its published table",
-        f"{_REAL} (its code of May 2026), {_SCHEMA} (the table)",
         matharena_outputs,
         ("[0-9]*.json", "[0-9]*.json.*"),
     ),
-    Format("counts", "tables, as below, with columns id, c and n", _OWN, counts, is_table=True),
+    Format("counts", "tables, as below, with columns id, c and n", counts, is_table=True),
     Format(
         "table of trials",
         ".csv, .tsv, .jsonl, .json, .parquet, .arrow with columns question and score",
-        _OWN,
         trial_table,
         is_table=True,
     ),
-    Format("matrix of outcomes", ".csv, .tsv, .npz, .npy", _OWN, zero_one_matrix, is_table=True),
-    Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
+    Format("matrix of outcomes", ".csv, .tsv, .npz, .npy", zero_one_matrix, is_table=True),
+    Format("trial store", ".sqlite, or its folder", trial_store),
 )
 
 _RULE = (
@@ -230,24 +213,19 @@ def files_at(
     for number, path in enumerate(paths):
         if merge and len(paths) > 1 and store_of(Path(path)) is not None:
             continue
-        format, found = recognise(
-            path, query.argument, query.columns, skip_unreadable=query.skip_unreadable
-        )
+        with errors_of(query.argument, path):
+            format, found = recognise(path, query.columns, skip_unreadable=query.skip_unreadable)
         warnings += found.warnings
         for file in found.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if not files:
-        raise InvalidInputError.of(query.argument, "empty", "name at least one run", "none")
+        raise InvalidInputError.of("RUN", "empty", "name at least one run", "none")
     return list(files.values()), warnings
 
 
 def recognise(
-    path: str | Path,
-    argument: str = "RUN",
-    columns: Mapping[str, str] | None = None,
-    *,
-    skip_unreadable: bool = False,
+    path: str | Path, columns: Mapping[str, str] | None = None, *, skip_unreadable: bool = False
 ) -> tuple[Format, Found]:
     """Return the format of a path with what is read of it.
 
@@ -255,8 +233,6 @@ def recognise(
     ----------
     path : str or Path
         A file or a folder.
-    argument : str
-        The name of the path in an error.
     columns : mapping, optional
         Columns of tables by what they hold; a table then has one row per trial.
     skip_unreadable : bool
@@ -264,29 +240,28 @@ def recognise(
 
     Raises
     ------
-    PermissionDeniedError
-        If the user may not read it, or a file or a folder in it that a format would read.
     InvalidInputError
-        If it is of none, or a file of a folder is damaged.
+        If it is of none, or the user may not read it; or if a file of a folder that a format would
+        read is damaged, or may not be read.
     """
-    with permissions_checked(argument, path):
-        expanded = _existing(path, argument)
+    with errors_of("RUN", path):
+        expanded = _existing(path)
         if expanded.is_dir():
-            return _folder(expanded, argument, skip_unreadable)
+            return _folder(expanded, skip_unreadable)
         try:
             check_pointer(expanded)
         except OSError as error:
-            raise unreadable(error, expanded, argument) from None
-        beside = harness_log.samples_of(expanded)
-        format = FORMATS[0] if beside else _format_of(expanded)
-        if columns and tables.header(expanded):
+            raise unreadable(error, expanded) from None
+        file, beside = LogFile(expanded), harness_log.samples_of(expanded)
+        format = FORMATS[0] if beside else _format_of(file)
+        if columns and file.columns:
             format = next(format for format in FORMATS if format.reader is trial_table)
         if format is None:
-            raise _unrecognised(expanded, argument)
+            raise _unrecognised(file)
         return format, Found(beside) if beside else _found(format, [expanded], expanded)
 
 
-def _existing(path: str | Path, argument: str) -> Path:
+def _existing(path: str | Path) -> Path:
     """Return a path that exists and may be read."""
     try:
         expanded = Path(path).expanduser()
@@ -298,12 +273,12 @@ def _existing(path: str | Path, argument: str) -> Path:
     if not exists:
         exists = os.path.lexists(os.path.expanduser(path))
         rule = _RULE if exists else "be a run, and this path does not exist"
-        raise InvalidInputError.of(argument, "path", rule, str(path))
+        raise InvalidInputError.of("RUN", "path", rule, str(path))
     check_permission(expanded)
     return expanded
 
 
-def _format_of(file: Path, in_folder: bool = False) -> Format | None:
+def _format_of(file: LogFile, in_folder: bool = False) -> Format | None:
     """Return the format of a file; of those in a folder tables are no runs."""
     formats = (format for format in FORMATS if not (in_folder and format.is_table))
     return next((format for format in formats if format.reader.is_mine(file)), None)
@@ -315,50 +290,41 @@ def _found(format: Format, files: Sequence[Path], path: Path) -> Found:
     return Found(files) if units is None else units(files, path)
 
 
-def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format, Found]:
+def _folder(folder: Path, skip_unreadable: bool) -> tuple[Format, Found]:
     """Return the first format that files of a folder have, with what is read of them.
 
     Every file of that format is read, or is named in a warning or an error; so are the files of
-    other formats. A file that may not be read is refused where its name ends as those that are.
+    other formats, and those that may not be read.
     """
-    of_format: dict[Format, list[Path]] = {}
+    of_format: dict[Format | None, list[Path]] = {None: []}
     denied: list[Path] = []
-    others: list[Path] = []
-    for file in sorted(files_below(folder)):
+    for path in sorted(files_below(folder)):
         try:
-            check_permission(file)
-            format = _format_of(file, in_folder=True)
-        except (PermissionDeniedError, PermissionError):
-            denied.append(file)
-            continue
-        (others if format is None else of_format.setdefault(format, [])).append(file)
+            check_permission(path)
+            of_format.setdefault(_format_of(LogFile(path), in_folder=True), []).append(path)
+        except PermissionError:
+            denied.append(path)
     format = next((format for format in FORMATS if format in of_format), None)
-    own = of_format.pop(format, []) if format else []
-    suffixes = {plain_name(file).suffix for file in own}
-    for file in denied:
-        patterns = (*format.names, format.beside) if format else ()
-        is_own = any(pattern and file.match(pattern) for pattern in patterns)
-        is_own = is_own or plain_name(file).suffix in suffixes
-        if format is None or (is_own and not skip_unreadable):
-            raise PermissionDeniedError.of_path(argument, file)
-    errors = _damaged(others, own, [format] if format else FORMATS, argument)
+    own, others = of_format.pop(format, []) if format else [], of_format.pop(None)
+    errors = _damaged([*denied, *others], own, [format] if format else FORMATS)
     for error in errors.values():
         if not (skip_unreadable and format):
             raise error
     if format is None:
-        names = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
-        readable = [name for name in names if _format_of(folder / name)]
+        if denied:
+            check_permission(denied[0])
+        paths = (path for path in sorted(folder.iterdir()) if path.is_file())
+        readable = [path.name for path in paths if _format_of(LogFile(path))]
         holds = f"; it holds {first_names(readable)}, and tables are named one by one"
-        raise InvalidInputError.of(
-            argument, "path", _RULE + (holds if readable else ""), str(folder)
-        )
+        raise InvalidInputError.of("RUN", "path", _RULE + (holds if readable else ""), str(folder))
     found = _found(format, own, folder)
-    warnings = [f"{file} was not read: {error}" for file, error in errors.items()]
-    warnings += [f"{file} was not read: permission denied" for file in denied]
+    warnings = [f"{path} was not read: {error}" for path, error in errors.items()]
+    warnings += [f"{path} was not read: permission denied" for path in denied if path not in errors]
     unread = [
-        f"{file.relative_to(folder)} ({other.name})"
-        for other, files in of_format.items()
-        for file in files
+        f"{path.relative_to(folder)} ({other.name})"
+        for other, paths in of_format.items()
+        for path in paths
+        if other
     ]
     if unread:
         were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
@@ -370,71 +336,72 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
 
 
 def _damaged(
-    files: Sequence[Path], own: Sequence[Path], formats: Sequence[Format], argument: str
+    paths: Sequence[Path], own: Sequence[Path], formats: Sequence[Format]
 ) -> dict[Path, InvalidInputError]:
     """Return the errors of files that have the name of a format and are none of it.
 
     Where the names say little, only a file beside one of the format, or of the name of one, that
     is no complete JSON.
     """
-    folders, names = {file.parent for file in own}, {file.name for file in own}
+    folders, names = {path.parent for path in own}, {path.name for path in own}
     errors: dict[Path, InvalidInputError] = {}
-    for file in files:
+    for path in paths:
         for format in formats:
-            is_own = any(file.absolute().match(pattern) for pattern in format.names)
-            near = file.parent in folders or file.name in names
-            if not (is_own or (near and format.beside and file.match(format.beside))):
+            is_own = any(path.absolute().match(pattern) for pattern in format.names)
+            near = path.parent in folders or path.name in names
+            if not (is_own or (near and format.beside and path.match(format.beside))):
                 continue
             try:
-                _check_complete(file, argument)
+                _check_complete(path)
                 if is_own and own:
-                    rule = f"hold logs of {format.name} in files of its names alone ({file})"
-                    raise InvalidInputError.of(argument, "format", rule, "another beginning")
+                    rule = f"hold logs of {format.name} in files of its names alone ({path})"
+                    raise InvalidInputError.of("RUN", "format", rule, "another beginning")
             except InvalidInputError as error:
-                errors.setdefault(file, error)
+                errors.setdefault(path, error)
     return errors
 
 
-def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
+def _check_complete(path: Path) -> None:
+    """Raise unless a file is what the ending of its name says, as far as its beginning tells."""
+    suffix = plain_name(path).suffix
+    with errors_of("RUN", path):
+        check_permission(path)
+    if suffix in tables.JSON:
+        load_json(path)
+    elif suffix in tables.JSON_LINES:
+        if not next(iter(JsonLines(path, unique_keys=False)), None):
+            rule = f"hold samples of the harness, or trials, in {path}"
+            raise InvalidInputError.of("RUN", "empty", rule, "nothing")
+    elif suffix == ".eval":
+        raise broken(path, "no log of inspect_ai")
+    elif suffix in (*tables.PARQUET, *tables.ARROW):
+        next(tables.names_of(path))
+
+
+def _unrecognised(file: LogFile) -> InvalidInputError:
     """Return the error of a file that no format recognises."""
-    got, compressed = str(expanded), expanded.suffix in (".gz", ".zst")
+    path, got = file.path, str(file.path)
     rule_id: Rule = "path"
-    if (store := store_of(expanded)) is not None:
+    if (store := store_of(path)) is not None:
         rule = f"name the store itself, {store}; what was named is a part of it"
-    elif expanded.stat().st_size == 0:
+    elif path.stat().st_size == 0:
         rule_id, rule = "empty", "hold a run, and this file is empty"
-    elif (compressed and plain_name(expanded).suffix in (".eval", ".json")) or (
-        beginning(expanded, 4) == b"PK\x03\x04"
+    elif (path.suffix in COMPRESSED and file.suffix in (".eval", ".json")) or (
+        file.beginning.startswith(b"PK\x03\x04")
     ):
         rule_id = "format"
         rule = "be unpacked first: of logs of this kind plain files are read, and .eval files"
-    elif reason := tables.schema_error(expanded):
-        rule_id, rule, got = "damaged", f"have a complete table in {expanded.name}", reason
-    elif expanded.suffix != ".json" and (names := tables.header(expanded)):
-        rule_id, got = "missing-column", ", ".join(names)
-        rule = (
-            f"have columns of questions and scores in {expanded.name}, as in "
-            f"{trial_table.EXAMPLE}, or counts id, c and n (--columns question=NAME,score=NAME "
-            "chooses others)"
-        )
-    elif plain_name(expanded).suffix == ".jsonl":
-        next(iter(JsonLines(expanded, argument, unique_keys=False)), None)
-        rule_id, got = "empty", "nothing"
-        rule = f"hold samples of the harness, or trials, in {expanded.name}"
     else:
+        try:
+            _check_complete(path)
+        except InvalidInputError as error:
+            return error
         rule = _RULE
-    return InvalidInputError.of(argument, rule_id, rule, got)
-
-
-def _check_complete(file: Path, argument: str) -> None:
-    """Raise unless a file is what the ending of its name says, as far as its beginning tells."""
-    query, suffix = Query(argument=argument), plain_name(file).suffix
-    if suffix == ".json":
-        load_json(file, query)
-    elif suffix == ".jsonl":
-        if next(iter(JsonLines(file, argument, unique_keys=False)), None) is None:
-            raise broken(file, query, "no line")
-    elif suffix == ".eval":
-        raise broken(file, query, "no log of inspect_ai")
-    elif reason := tables.schema_error(file):
-        raise broken(file, query, reason)
+        if file.suffix not in tables.JSON and file.columns:
+            rule_id, got = "missing-column", ", ".join(file.columns)
+            rule = (
+                f"have columns of questions and scores in {path.name}, as in "
+                f"{trial_table.EXAMPLE}, or counts id, c and n (--columns question=NAME,score=NAME "
+                "chooses others)"
+            )
+    return InvalidInputError.of("RUN", rule_id, rule, got)

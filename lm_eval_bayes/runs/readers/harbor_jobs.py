@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.task_run import Provenance
@@ -48,11 +49,11 @@ _NUMBERED = re.compile(r"\.(\d{1,6})-of-\d+")
 _REWARD = "reward"
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file holds the results of a job, a run or a trial."""
     if not file.name.endswith(("result.json", "results.json")):
         return False
-    start = beginning(file)
+    start = file.beginning
     return _is_trial(start) or any(form.match(start) for form in (_JOB, _TB_RUN))
 
 
@@ -90,12 +91,12 @@ def _folder_of(trial: Path, within: Path) -> Path:
 def read(file: Path, query: Query) -> FileContents:
     """Read a job, a run or a trial."""
     job_file = file / "result.json"
-    job = mapping(load_json(job_file, query)) if _JOB.match(beginning(job_file)) else {}
+    job = mapping(load_json(job_file, query.advance)) if _JOB.match(beginning(job_file)) else {}
     paths = _trial_files(file) if file.is_dir() else [file]
-    records = [record for path in paths for record in _records(path, file, job, query)]
+    records = [record for path in paths for record in _records(path, job, query)]
     if any("task_name" in content for content, _ in records):  # of Harbor, which numbers no trials
         records.sort(key=lambda record: timestamp(record[0].get("started_at")) or 0.0)
-    log = ToolLog(file, query, lambda record: [_trial(*record)], lambda query: records)
+    log = ToolLog(file, query, _trials, lambda query: records)
     log.texts = None
     first, about = records[0] if records else (job, job)
     ids = (about.get("id"), mapping(first.get("config")).get("job_id"), first.get("id"))
@@ -118,25 +119,20 @@ def read(file: Path, query: Query) -> FileContents:
     return contents
 
 
-def _records(path: Path, file: Path, job: _Object, query: Query) -> Iterator[_Record]:
+def _records(path: Path, job: _Object, query: Query) -> Iterator[_Record]:
     """Yield the trials of a file, each with what is known of its job or run."""
-    content = mapping(load_json(path, query))
+    content = mapping(load_json(path, query.advance))
     results = content.get("results")
     if "task_name" in content:
         yield content, job
         return
     # a trial in a file of its own lies in the folder of its task, in that of the run
     folder = path.absolute().parents[: 1 if isinstance(results, list) else 3][-1]
-    about = _metadata(folder, query)
+    metadata = folder / "run_metadata.json"
+    about = mapping(load_json(metadata, query.advance)) if metadata.is_file() else {}
     name = _name_of_run(path) if isinstance(results, list) else folder.name
     for result in mappings(results) if isinstance(results, list) else [content]:
         yield result, {**about, "id": content.get("id") or about.get("uuid"), "folder": name}
-
-
-def _metadata(folder: Path, query: Query) -> _Object:
-    """Return what terminal-bench says of a run; empty where there is no such file."""
-    file = folder / "run_metadata.json"
-    return mapping(load_json(file, query)) if file.is_file() else {}
 
 
 def _name_of_run(path: Path) -> str:
@@ -152,8 +148,8 @@ def _model_and_agent(content: _Object, about: _Object) -> tuple[str, str]:
     return name_of(about.get("model_name")), name_of(about.get("agent_name"))
 
 
-def _trial(content: _Object, about: _Object) -> Trial:
-    return (_of_harbor if "task_name" in content else _of_terminal_bench)(content, about)
+def _trials(record: _Record) -> Iterator[Trial]:
+    yield (_of_harbor if "task_name" in record[0] else _of_terminal_bench)(*record)
 
 
 def _of_harbor(content: _Object, job: _Object) -> Trial:

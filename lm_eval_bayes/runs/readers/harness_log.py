@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from glob import escape
@@ -28,12 +28,13 @@ from lm_eval_bayes.runs.provenance import (
     provenance_of,
 )
 from lm_eval_bayes.runs.readers.file_access import files_beside
-from lm_eval_bayes.runs.readers.json_files import beginning, broken, clusters_of, load_json
+from lm_eval_bayes.runs.readers.json_files import broken, clusters_of, load_json
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, NothingToCountError, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log
+from lm_eval_bayes.runs.readers.text_files import JsonLines
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, texts_log
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
 
 #: Fields of a line, besides the number of its question.
@@ -55,13 +56,14 @@ def samples_of(file: Path) -> list[Path]:
     return [file for file in named if plain_name(file).suffix == ".jsonl"]
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is one of samples, by its name or its first line, or a dump."""
-    if plain_name(file).suffix != ".jsonl":
-        return _is_dump(file)
-    if file.name.startswith("samples_"):
+    if file.suffix == ".json" and _RESULTS.match(file.beginning):
+        with open_bytes(file.path) as opened:
+            return _SAMPLES.search(opened.read()) is not None
+    if file.suffix == ".jsonl" and file.name.startswith("samples_"):
         return True
-    first = first_line(file) or {}
+    first = file.first_line
     return "doc_id" in first and not first.keys().isdisjoint(_LOGGED)
 
 
@@ -73,13 +75,6 @@ def units(files: Sequence[Path], path: Path) -> Found:
     left_out = [file for file in files if file not in read]
     warnings = (f"{file} was left out: there are other samples in the folder" for file in left_out)
     return Found(read, tuple(warnings))
-
-
-def _is_dump(file: Path) -> bool:
-    if plain_name(file).suffix != ".json" or not _RESULTS.match(beginning(file)):
-        return False
-    with open_bytes(file) as opened:
-        return _SAMPLES.search(opened.read()) is not None
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -102,7 +97,7 @@ def read(file: Path, query: Query) -> FileContents:
         name = of_task.task.task
         if query.task in (None, name) or name in groups.get(query.task or "", ()):
             try:
-                runs += _runs(of_task, query, warnings)
+                runs += runs_of_samples(of_task, query, warnings)
             except NothingToCountError as error:
                 skipped.append(error)
     if skipped and not runs:
@@ -113,41 +108,41 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 @dataclass(frozen=True)
-class _Samples:
+class Samples:
     """The rows of a task, its texts once these are read, and the number of its first record."""
 
     task: LoggedTask
-    rows: JsonLines | list[Mapping[str, Any]]
+    rows: Iterable[Mapping[str, Any]]
     texts: Callable[[], TextLog]
     begin: int = 0
 
 
-def _lines(file: Path, query: Query) -> list[_Samples]:
+def _lines(file: Path, query: Query) -> list[Samples]:
     """Return the rows of a samples file."""
-    rows = JsonLines(file, query.argument, query.advance, unique_keys=False)
-    task = logged_task(file, query.argument)
-    return [_Samples(task, rows, lambda: lines_log(rows, _texts))]
+    rows = JsonLines(file, query.advance, unique_keys=False)
+    task = logged_task(file)
+    return [Samples(task, rows, lambda: texts_log(file, rows, _texts))]
 
 
-def _dump(file: Path, query: Query) -> list[_Samples]:
+def _dump(file: Path, query: Query) -> list[Samples]:
     """Return the rows of the tasks in what `lm_eval.simple_evaluate` returned."""
-    results, again = mapping(load_json(file, query)), Query(argument=query.argument)
+    results = mapping(load_json(file, query.advance))
     texts = SpooledRecords(
         file,
         records=lambda: (
-            _texts(row) for rows in load_json(file, again)["samples"].values() for row in rows
+            _texts(row) for rows in load_json(file)["samples"].values() for row in rows
         ),
     )
-    samples, begin = list[_Samples](), 0
+    samples, begin = list[Samples](), 0
     for name, rows in mapping(results.get("samples")).items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise broken(file, query, "samples that are no lists of objects")
+            raise broken(file, "samples that are no lists of objects")
         config = mapping(mapping(results.get("configs")).get(name))
         task = LoggedTask(_model_name(results, file), name, file, config, results=results)
-        samples.append(_Samples(task, rows, lambda: texts, begin))
+        samples.append(Samples(task, rows, lambda: texts, begin))
         begin += len(rows)
     if not samples:
-        raise broken(file, query, "no samples of a task")
+        raise broken(file, "no samples of a task")
     return samples
 
 
@@ -160,7 +155,7 @@ def _texts(row: Mapping[str, Any]) -> list[TrialText]:
 # -- the files -----------------------------------------------------------------------------------
 
 
-def logged_task(file: Path, argument: str) -> LoggedTask:
+def logged_task(file: Path) -> LoggedTask:
     """Return the task whose samples are in a file, with the results file beside it.
 
     Raises
@@ -173,14 +168,14 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     results: Mapping[str, Any] = {}
     if results_file := _results_file(file, stamp):
         status = results_file.stat()
-        results = _results(results_file, status.st_mtime_ns, status.st_size, argument)
+        results = _results(results_file, status.st_mtime_ns, status.st_size)
     configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
     names = {task.replace("/", "__"): task for task in configs}
     # up to 0.4.2 the arguments of the model stand before the task
     ends = [short for short in names if f"{name}/{stem}/".count(f"_{short}/")]
     task = names.get(name) or names.get(max(ends, key=len, default=""), name)
-    own = {} if results else first_line(file) or {}  # of samples that a store exported
+    own = {} if results else LogFile(file).first_line  # of samples that a store exported
     model = own["model_name"] if isinstance(own.get("model_name"), str) else ""
     return LoggedTask(
         model=model or _model_name(results, file),
@@ -219,9 +214,9 @@ def _results_file(samples: Path, stamp: str) -> Path | None:
 
 
 @lru_cache(maxsize=4)
-def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str, Any]:
+def _results(file: Path, modified: int, size: int) -> Mapping[str, Any]:
     """Read a results file, which several samples files may share."""
-    return mapping(load_json(file, Query(argument=argument)))
+    return mapping(load_json(file))
 
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
@@ -240,7 +235,7 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
 # -- the lines -----------------------------------------------------------------------------------
 
 
-def _runs(samples: _Samples, query: Query, warnings: list[str]) -> list[PartialRun]:
+def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list[PartialRun]:
     """Read the trials of a task; warnings of what was left out are added to a list.
 
     Questions that are there again, which `dedupe` allows, are a run of their own to be merged.
@@ -251,7 +246,7 @@ def _runs(samples: _Samples, query: Query, warnings: list[str]) -> list[PartialR
     if first is None:
         if not filters:
             rule = f"hold a line per question of {task.task} ({task.samples})"
-            raise InvalidInputError.of(query.argument, "empty", rule, "none")
+            raise InvalidInputError.of("RUN", "empty", rule, "none")
         choice = join_words([repr(name) for name in filters], "or")
         rule = f"be a filter of {task.samples}: {choice}"
         lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
@@ -298,20 +293,18 @@ def _runs(samples: _Samples, query: Query, warnings: list[str]) -> list[PartialR
     if query.regrade is None and not any(run.n_trials for run in runs):
         lacking = f"task {task.task}, of which no trial was graded"
         rule = f"hold a graded trial of task {task.task}"
-        raise NothingToCountError.of_task(query.argument, rule, task.samples.name, lacking)
+        raise NothingToCountError.of_task("RUN", rule, task.samples.name, lacking)
     return runs
 
 
-def _lines_of_filter(
-    samples: _Samples, query: Query, filters: dict[str, None]
-) -> Iterator[LogLine]:
+def _lines_of_filter(samples: Samples, query: Query, filters: dict[str, None]) -> Iterator[LogLine]:
     """Yield the lines of the filter of the query, else of the first; add the names of all."""
     task = samples.task
     for record, row in enumerate(samples.rows, samples.begin):
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         if name == (next(iter(filters)) if query.filter is None else query.filter):
-            yield LogLine(row, task.samples, record, query.argument, _cluster(task, row, query))
+            yield LogLine(row, task.samples, record, _cluster(task, row, query))
 
 
 def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:
@@ -339,7 +332,7 @@ def _with_questions(
             got += f" {len(several)} times" if same else " with several documents"
             if same and query.dedupe is False and question.counts is None:
                 got += " (--dedupe counts each of its trials once)"
-            raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+            raise InvalidInputError.of("RUN", "duplicate", rule, got)
     ids = distinct_ids([several[0][0].id for several in groups])
     n_repeated = sum("#" in id for id in ids)
     if n_repeated:

@@ -16,15 +16,9 @@ from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.json_files import (
-    beginning,
-    json_text,
-    load_json,
-    mappings,
-    name_of,
-)
+from lm_eval_bayes.runs.readers.json_files import json_text, load_json, mappings, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -33,9 +27,8 @@ _BEGINNING = re.compile(rb'\s*\[\s*\{\s*"instance_id"\s*:')
 _METRIC = "exact_match"
 
 
-def is_mine(file: Path) -> bool:
-    """Return whether a file is one of statistics."""
-    return file.suffix == ".json" and _BEGINNING.match(beginning(file)) is not None
+#: Whether a file is one of statistics.
+is_mine = matches(_BEGINNING)
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -47,13 +40,13 @@ def read(file: Path, query: Query) -> FileContents:
         If the file is broken, or has no exact matches and the query names no other metric.
     """
     spec_file = file.with_name("run_spec.json")
-    spec = mapping(load_json(spec_file, query)) if spec_file.is_file() else {}
+    spec = mapping(load_json(spec_file, query.advance)) if spec_file.is_file() else {}
     adapter = mapping(spec.get("adapter_spec"))
     task, _, arguments = (name_of(spec.get("name")) or file.absolute().parent.name).partition(":")
     parts = [part.partition("=") for part in arguments.split(",") if part]
     named = next((value for key, _, value in parts if key == "model"), "")
     others = ",".join("".join(part) for part in parts if not part[0].startswith("model"))
-    rows = mappings(load_json(file, query))
+    rows = mappings(load_json(file, query.advance))
     common: dict[str, Any] = {
         "model": name_of(adapter.get("model")) or named,
         "task": f"{task}:{others}" if others else task,

@@ -38,6 +38,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     seconds_between,
     timestamp,
 )
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
@@ -51,6 +52,9 @@ _JOURNAL = re.compile(r"_journal/summaries/\d{1,9}\.json")
 
 #: The first keys of a log in JSON.
 _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z]+"\s*,')
+
+#: How an `.eval` file begins.
+_ZIP = re.compile(b"PK")
 
 #: The compression by zstd, which Python's zip files lack before Python 3.14.
 _ZSTD = 93
@@ -84,11 +88,10 @@ def units(files: Sequence[Path], path: Path) -> Found:
     return Found(sorted(newest.values()), warnings)
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is a log."""
-    if file.suffix == ".json":
-        return _JSON_LOG.match(beginning(file)) is not None
-    return file.suffix == ".eval" and beginning(file, 2) == b"PK"
+    form = {".json": _JSON_LOG, ".eval": _ZIP}.get(file.path.suffix)
+    return form is not None and form.match(file.beginning) is not None
 
 
 def _evaluation(file: Path) -> Mapping[str, Any]:
@@ -96,13 +99,21 @@ def _evaluation(file: Path) -> Mapping[str, Any]:
     try:
         if file.suffix == ".eval":
             with zipfile.ZipFile(file) as archive:
-                header = _HEADER if _HEADER in archive.namelist() else _START
-                return mapping(mapping(json.loads(_entry(file, archive, header))).get("eval"))
+                return mapping(_header(file, archive).get("eval"))
         text = beginning(file, 2**20).decode("utf-8-sig", "ignore")
         start = re.search(r'"eval"\s*:\s*', text)
         return mapping(json.JSONDecoder().raw_decode(text, start.end())[0]) if start else {}
     except (*_BROKEN_ZIP, RecursionError):
         return {}
+
+
+def _header(file: Path, archive: zipfile.ZipFile) -> Mapping[str, Any]:
+    name = _HEADER if _HEADER in archive.namelist() else _START
+    return mapping(_content(file, archive, name))
+
+
+def _content(file: Path, archive: zipfile.ZipFile, name: str) -> Any:
+    return parsed(_entry(file, archive, name), file, f" ({name})")
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -134,9 +145,9 @@ def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]
     if file.suffix == ".eval":
         about, samples = _archived(file, query)
     else:
-        about = {**mapping(load_json(file, query))}
+        about = {**mapping(load_json(file, query.advance))}
         if not isinstance(about.get("samples"), list):
-            raise broken(file, query, "no list of samples")
+            raise broken(file, "no list of samples")
         samples = mappings(about.pop("samples"))
     header.update(about)
     evaluation = mapping(header.get("eval"))
@@ -249,20 +260,18 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
         with zipfile.ZipFile(file) as archive:
             names = set(archive.namelist())
 
-            def content(name: str) -> Any:
-                return parsed(_entry(file, archive, name), file, query.argument, f" ({name})")
-
-            header = {**mapping(content(_HEADER if _HEADER in names else _START))}
+            header = {**_header(file, archive)}
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
             entries = [_SUMMARIES] if _SUMMARIES in names else journal
-            samples = [sample for name in entries for sample in mappings(content(name))]
+            parts = [mappings(_content(file, archive, name)) for name in entries]
         query.advance(file.stat().st_size)
     except InvalidInputError:
         raise
     except _BROKEN_ZIP as error:
-        raise broken(file, query, error_line(error)) from None
+        raise broken(file, error_line(error)) from None
     # a sample that was written again counts once
-    return header, list({json_text([s.get("id"), s.get("epoch")]): s for s in samples}.values())
+    samples = {json_text([s.get("id"), s.get("epoch")]): s for part in parts for s in part}
+    return header, list(samples.values())
 
 
 class _ArchiveTexts(Records):

@@ -15,8 +15,8 @@ from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, fields_in_words
 from lm_eval_bayes.runs.provenance import mapping, number
-from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
-from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.readers.file_access import unreadable
+from lm_eval_bayes.runs.readers.protocol import Advance, Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.
@@ -31,19 +31,19 @@ def beginning(file: Path, n_bytes: int = 4096) -> bytes:
 
     Raises
     ------
-    PermissionDeniedError
+    PermissionError
         If the user may not read the file.
     """
     try:
         with open_bytes(file) as opened:
             return opened.read(n_bytes + 3).removeprefix(codecs.BOM_UTF8)[:n_bytes]
     except PermissionError:
-        raise PermissionDeniedError.of_path("RUN", file) from None
+        raise
     except UNREADABLE:
         return b""
 
 
-def load_json(file: Path, query: Query) -> Any:
+def load_json(file: Path, advance: Advance = lambda n_bytes: None) -> Any:
     """Return the content of a JSON file.
 
     Raises
@@ -54,18 +54,18 @@ def load_json(file: Path, query: Query) -> Any:
     try:
         size = file.stat().st_size
         if size > LARGEST:
-            raise broken(file, query, f"more than {LARGEST:,} bytes")
+            raise broken(file, f"more than {LARGEST:,} bytes")
         with open_bytes(file) as opened:
             raw = opened.read()
-        query.advance(size)
+        advance(size)
     except UNREADABLE as error:
-        raise unreadable(error, file, query.argument) from None
-    return parsed(raw, file, query.argument)
+        raise unreadable(error, file) from None
+    return parsed(raw, file)
 
 
-def broken(file: Path, query: Query, got: str) -> InvalidInputError:
+def broken(file: Path, got: str) -> InvalidInputError:
     """Return the error of a file that is cut off or broken."""
-    return InvalidInputError.of(query.argument, "damaged", f"have a complete {file}", got)
+    return InvalidInputError.of("RUN", "damaged", f"have a complete {file}", got)
 
 
 def name_of(value: object) -> str:

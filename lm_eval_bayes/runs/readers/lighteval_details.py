@@ -20,12 +20,8 @@ import numpy as np
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import tables
-from lm_eval_bayes.runs.readers.json_files import (
-    after_last,
-    load_json,
-    name_of,
-    text_of,
-)
+from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of, text_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
@@ -41,9 +37,9 @@ _MEAN = re.compile(r"(?:[\w-]*:)?(?:avg@n|avg@\d+|[\w-]*pass@(?:k:k=)?1)\b.*", r
 _SAMPLES = re.compile(r"\bn=(\d{1,6})\b|^avg@(\d{1,6})\b")
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is one of details."""
-    return file.suffix == ".parquet" and set(tables.header(file)) >= _COLUMNS
+    return file.path.suffix == ".parquet" and set(file.columns) >= _COLUMNS
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -69,7 +65,7 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _rows(file: Path, query: Query) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    yield from enumerate(tables.arrow_rows(file, sorted(_COLUMNS), query.argument))
+    yield from enumerate(tables.arrow_rows(file, sorted(_COLUMNS)))
     query.advance(file.stat().st_size)
 
 
@@ -80,7 +76,7 @@ def _common(file: Path, query: Query) -> Trial:
     if split is not None:
         folder = split[1].parent
         results = split[0] / _RESULTS / folder / f"results_{parts[-2]}.json"
-        content = mapping(load_json(results, query)) if results.is_file() else {}
+        content = mapping(load_json(results, query.advance)) if results.is_file() else {}
         config = mapping(mapping(content.get("config_general")).get("model_config"))
         sent = call_settings(config.get("generation_parameters"))
         model = name_of(config.get("model_name")) or "/".join(folder.parts) or model

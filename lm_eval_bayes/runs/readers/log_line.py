@@ -36,8 +36,6 @@ class LogLine:
         The samples file.
     record : int
         The number of the line among the objects of the file.
-    argument : str
-        The name of the argument in an error.
     cluster : str or None
         The cluster of the question; None where it is not known.
     """
@@ -45,7 +43,6 @@ class LogLine:
     row: Mapping[str, Any]
     file: Path
     record: int
-    argument: str
     cluster: str | None = None
 
     @cached_property
@@ -54,7 +51,7 @@ class LogLine:
         doc_id = self.row.get("doc_id")
         if type(doc_id) is not int:
             rule = f"number its questions (`doc_id` in every line of {self.file})"
-            raise InvalidInputError.of(self.argument, "missing", rule, doc_id)
+            raise InvalidInputError.of("RUN", "missing", rule, doc_id)
         return doc_id
 
     @cached_property
@@ -149,7 +146,7 @@ class LogLine:
         """Return the error of a line."""
         rule = f"log one outcome, text and signal per trial ({self.file})"
         got = f"question {self.doc_id}: {reason}"
-        return InvalidInputError.of(self.argument, rule_id, rule, got)
+        return InvalidInputError.of("RUN", rule_id, rule, got)
 
 
 def is_right_or_wrong(weights: Sequence[float]) -> bool:

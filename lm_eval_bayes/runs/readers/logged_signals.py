@@ -63,7 +63,7 @@ class SignalReader:
             self.verifiers = (header.verifier,)
             if header.samples != task.samples.name:
                 rule, got = f"have verdicts on {task.samples} in {path}", header.samples
-                self.error = InvalidInputError.of(query.argument, "missing", rule, got)
+                self.error = InvalidInputError.of("RUN", "missing", rule, got)
 
     def signals(self, line: LogLine) -> dict[str, FloatArray]:
         """Return the signals of one question.

@@ -63,13 +63,13 @@ def logged_trials(
         If a line is broken.
     """
     if query.regrade is not None:
-        return [_every_text(line) for line in lines], replace(run, weights=_weights(task, query))
+        return [_every_text(line) for line in lines], replace(run, weights=_weights(task))
     field = _graded_field(task, first, query)
     if field is not None:
         return _graded(run, task, first, lines, query, field)
     average = average_metric(first.row)
     if average is not None:
-        return _counted(run, task, lines, query, average)
+        return _counted(run, task, lines, average)
     return _of_metric(run, task, first, lines, query)
 
 
@@ -94,7 +94,7 @@ def _graded_field(task: LoggedTask, first: LogLine, query: Query) -> str | None:
         rule = f"have numbers of the metric {metric} of task {task.task}"
         rule += f" (--metric chooses {join_words(others, 'or')})" if others else ""
         lacking = f"task {task.task}, whose metric {metric} has no numbers: {errors[metric]}"
-        raise NothingToCountError.of_task(query.argument, rule, errors[metric], lacking)
+        raise NothingToCountError.of_task("RUN", rule, errors[metric], lacking)
     fields = {
         name: field
         for name in names or ("",)
@@ -123,7 +123,7 @@ def _graded(
     metric = query.metric if query.metric in names else None
     if is_scored and not task.config:
         raise first.broken("scores without the results file, which has their bounds", "missing")
-    weights = (0.0, 1.0) if further else _weights(task, query)
+    weights = (0.0, 1.0) if further else _weights(task)
     weights = task.bounds(metric if further else None) if is_scored else weights
     signals, wanted = None, None if is_scored else query.signals  # of right and wrong trials
     if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
@@ -181,13 +181,13 @@ def _scores(line: LogLine, values: list[Any], bounds: Sequence[float]) -> FloatA
     return np.array(scores, dtype=np.float64)
 
 
-def _weights(task: LoggedTask, query: Query) -> tuple[float, ...]:
+def _weights(task: LoggedTask) -> tuple[float, ...]:
     try:
         return tuple(check_weights(task.weights).tolist())
     except (InvalidInputError, TypeError):
         rule = f"tell the scores of the categories of task {task.task} in its results"
         got = task.settings.get("weights")
-        raise InvalidInputError.of(query.argument, "missing", rule, got) from None
+        raise InvalidInputError.of("RUN", "missing", rule, got) from None
 
 
 # -- other tasks: a metric of zeros and ones, or counts of `bayes` ---------------------------------
@@ -241,7 +241,7 @@ def _chosen(
         rule = f"log graded trials or a metric of zeros and ones of task {task.task}"
         rule += f" in {task.samples}" + ("; --regrade grades the texts" if generated else "")
         lacking = f"task {task.task}, which logs no metric of zeros and ones ({logs})"
-        raise NothingToCountError.of_task(query.argument, rule, logs, lacking)
+        raise NothingToCountError.of_task("RUN", rule, logs, lacking)
     listed = [entry.get("metric") for entry in task.metric_list]
     return query.metric or next((name for name in listed if name in names), names[0])
 
@@ -270,15 +270,13 @@ def average_metric(row: Mapping[str, Any]) -> str | None:
     return next((name for name in averages if name.replace("avg", "bayes") in names), None)
 
 
-def _counted(
-    run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], query: Query, average: str
-) -> Read:
+def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], average: str) -> Read:
     """Read counts of right trials, from the average score that the metric `bayes` logs."""
     entry = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
     weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
     if not is_right_or_wrong(weights):
         rule = f"score a right answer above a wrong one in task {task.task}"
-        raise InvalidInputError.of(query.argument, "range", rule, list(weights))
+        raise InvalidInputError.of("RUN", "range", rule, list(weights))
     low, high = weights
     n = int(average.removeprefix("avg@"))
     questions = []

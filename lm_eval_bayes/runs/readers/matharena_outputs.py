@@ -14,16 +14,10 @@ from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.json_files import (
-    after_last,
-    beginning,
-    broken,
-    load_json,
-    name_of,
-    text_of,
-)
+from lm_eval_bayes.runs.readers.json_files import after_last, broken, load_json, name_of, text_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 
 #: How a file begins: the number of the problem and its text.
 _BEGINNING = re.compile(rb'\s*\{\s*"idx"\s*:\s*\d+\s*,\s*"problem"\s*:\s*(null|")')
@@ -34,10 +28,8 @@ def units(files: Sequence[Path], path: Path) -> Found:
     return Found(list(dict.fromkeys(f.parent for f in files)) if path.is_dir() else files)
 
 
-def is_mine(file: Path) -> bool:
-    """Return whether a file is one of a problem."""
-    is_json = plain_name(file).suffix == ".json"
-    return is_json and _BEGINNING.match(beginning(file)) is not None
+#: Whether a file is one of a problem.
+is_mine = matches(_BEGINNING, ".json", ".json.gz", ".json.zst")
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -61,14 +53,14 @@ def _names(folder: Path) -> tuple[str, str]:
 
 def _problems(file: Path, query: Query) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the problems with their names, in the order of their numbers."""
-    files = list(filter(is_mine, file.iterdir())) if file.is_dir() else [file]
+    files = [path for path in file.iterdir() if is_mine(LogFile(path))] if file.is_dir() else [file]
     for path in sorted(files, key=lambda path: (len(path.name), path.name)):
-        problem = mapping(load_json(path, query))
+        problem = mapping(load_json(path, query.advance))
         if not isinstance(problem.get("correct"), list):
-            raise broken(path, query, "no list of grades (correct)")
+            raise broken(path, "no list of grades (correct)")
         lists = (problem.get(key) for key in ("correct", "answers", "messages"))
         if len({len(values) for values in lists if isinstance(values, list)}) > 1:
-            raise broken(path, query, "lists of grades, answers and messages of other lengths")
+            raise broken(path, "lists of grades, answers and messages of other lengths")
         yield plain_name(path).stem, problem
 
 

@@ -19,8 +19,8 @@ from typing import Any
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
-from lm_eval_bayes.runs.readers.text_files import first_line
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.trial_columns import record_key
 
@@ -100,11 +100,11 @@ def _seed(file: Path) -> int | None:
     return int(named[1]) if named and named[1] else None
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is one of outputs that were graded."""
     # such a name alone says little: what NeMo-Skills adds to every generation is looked for, too
-    first = first_line(file) if _NAME.fullmatch(file.name) else None
-    return first is not None and bool(_scores(first)) and "doc_id" not in first
+    first = file.first_line if _NAME.fullmatch(file.name) else {}
+    return bool(_scores(first)) and "doc_id" not in first
 
 
 def read(file: Path, query: Query) -> FileContents:

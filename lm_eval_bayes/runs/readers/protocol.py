@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.query import Advance as Advance
@@ -55,30 +54,6 @@ class Found:
 
     files: Sequence[Path]
     warnings: tuple[str, ...] = ()
-
-
-class Reader(Protocol):
-    """A format of saved runs: a module of this folder, listed in `readers.formats.FORMATS`."""
-
-    # A module may also have ``units(files, path)``, which returns as `Found` what is read of its
-    # files at a path, a folder or the file itself; by default every file is read by itself.
-
-    def is_mine(self, file: Path) -> bool:
-        """Return whether a file is of this format, by its name and its beginning.
-
-        A file that cannot be read is of none, unless its name is one of the format's.
-        """
-
-    def read(self, file: Path, query: Query) -> FileContents:
-        """Read a file.
-
-        Raises
-        ------
-        NothingToCountError
-            If it holds no trial that can be counted.
-        InvalidInputError
-            If it is broken, or contradicts the query.
-        """
 
 
 #: The rules that a file breaks which cannot be read.

@@ -19,6 +19,7 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 
@@ -48,9 +49,14 @@ _INSTANCE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{[^{}]*"(?:resolved|patch_exist
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is a report of a run or of an instance."""
-    return _is_run_report(file) or _is_instance_report(file)
+    if file.name == "report.json":
+        return _INSTANCE.match(file.beginning) is not None
+    if file.path.suffix != ".json" or not _RUN.match(file.beginning):
+        return False
+    content = beginning(file.path, 2**24)  # reports are not larger
+    return any(f'"{key}"'.encode() in content for key in _RESOLVED)
 
 
 def units(files: Sequence[Path], path: Path) -> Found:
@@ -61,17 +67,6 @@ def units(files: Sequence[Path], path: Path) -> Found:
     reported = set(map(_model_and_run, runs))
     folders = {_run_folder(file) for file in files if file.name == "report.json"}
     return Found([*runs, *sorted(f for f in folders if _model_and_run(f) not in reported)])
-
-
-def _is_run_report(file: Path) -> bool:
-    if file.suffix != ".json" or file.name == "report.json" or not _RUN.match(beginning(file)):
-        return False
-    content = beginning(file, 2**24)  # reports are not larger
-    return any(f'"{key}"'.encode() in content for key in _RESOLVED)
-
-
-def _is_instance_report(file: Path) -> bool:
-    return file.name == "report.json" and _INSTANCE.match(beginning(file)) is not None
 
 
 def _run_folder(report: Path) -> Path:
@@ -98,16 +93,16 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a report is broken, contradicts itself, or does not list all instances.
     """
-    run_file = _run_folder(file) if _is_instance_report(file) else file
+    run_file = _run_folder(file) if file.name == "report.json" else file
     model, run = _model_and_run(run_file)
     numbered, notes = _NUMBERED.fullmatch(run), list[str]()
     if run_file.is_dir():
         folders = sorted(file.iterdir()) if file.is_dir() else [file.parent]
         outcomes = dict(_of_instances(folders, query))
     else:
-        content = mapping(load_json(file, query))
-        outcomes = _of_run(content, file, query)
-        left_out = set(_ids(content, "incomplete_ids", file, query)) - outcomes.keys()
+        content = mapping(load_json(file, query.advance))
+        outcomes = _of_run(content, file)
+        left_out = set(_ids(content, "incomplete_ids", file)) - outcomes.keys()
         if left_out:
             n = plural(len(left_out), "instance")
             notes = [f"{file.name}: {n} that the run did not submit left out"]
@@ -130,37 +125,37 @@ def read(file: Path, query: Query) -> FileContents:
     return replace(log.contents("SWE-bench"), notes=tuple(notes))
 
 
-def _of_run(content: Mapping[str, Any], file: Path, query: Query) -> dict[str, tuple[bool, str]]:
+def _of_run(content: Mapping[str, Any], file: Path) -> dict[str, tuple[bool, str]]:
     """Return whether every instance of a run was resolved, and what kept it from being graded."""
     outcomes: dict[str, tuple[bool, str]] = {}
     for key, error in _LISTS.items():
-        for id in _ids(content, key, file, query):
+        for id in _ids(content, key, file):
             is_resolved, _ = outcomes.setdefault(id, (key in _RESOLVED, error))
             if is_resolved and key in _FAILED:
                 rule = f"list no instance as resolved and in {key} ({file.name})"
-                raise InvalidInputError.of(query.argument, "duplicate", rule, id)
+                raise InvalidInputError.of("RUN", "duplicate", rule, id)
     listed = {key for key in _ALL if isinstance(content.get(key), list)}
     sizes = [content.get("submitted_instances")]
-    sizes += [len(_ids(content, key, file, query)) for key in listed & {"submitted_ids"}]
+    sizes += [len(_ids(content, key, file)) for key in listed & {"submitted_ids"}]
     for n in sizes:
         if type(n) is int and n != len(outcomes):
             rule = f"list the {plural(n, 'instance')} that were submitted ({file.name})"
-            raise InvalidInputError.of(query.argument, "mismatch", rule, len(outcomes))
+            raise InvalidInputError.of("RUN", "mismatch", rule, len(outcomes))
     if not listed and type(sizes[0]) is not int:
         rule = f"list all instances, those that were not resolved too, as {_ALL[-1]} ({file.name})"
-        raise InvalidInputError.of(query.argument, "missing", rule, "resolved ones, and no total")
+        raise InvalidInputError.of("RUN", "missing", rule, "resolved ones, and no total")
     return dict(sorted(outcomes.items()))
 
 
-def _ids(content: Mapping[str, Any], key: str, file: Path, query: Query) -> list[str]:
+def _ids(content: Mapping[str, Any], key: str, file: Path) -> list[str]:
     listed = content.get(key)
     ids = [name_of(id) for id in listed] if isinstance(listed, list) else []
     if "" in ids or not (listed is None or isinstance(listed, list)):
-        raise broken(file, query, f"no list of names as {key}")
+        raise broken(file, f"no list of names as {key}")
     if len(set(ids)) < len(ids):
         rule = f"list every instance once as {key} ({file.name})"
         got = next(id for id in ids if ids.count(id) > 1)
-        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+        raise InvalidInputError.of("RUN", "duplicate", rule, got)
     return ids
 
 
@@ -171,8 +166,8 @@ def _of_instances(folders: list[Path], query: Query) -> Iterator[tuple[str, tupl
         if not report.is_file():
             yield folder.name, (False, "an error")
             continue
-        for id, instance in mapping(load_json(report, query)).items():
+        for id, instance in mapping(load_json(report, query.advance)).items():
             resolved = mapping(instance).get("resolved")
             if not isinstance(resolved, bool):
-                raise broken(report, query, f"no resolved of {id}")
+                raise broken(report, f"no resolved of {id}")
             yield name_of(id) or folder.name, (resolved, "")

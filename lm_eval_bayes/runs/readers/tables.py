@@ -7,51 +7,54 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
 from lm_eval_bayes.runs.readers.file_access import unreadable
 from lm_eval_bayes.runs.readers.json_files import beginning, load_json
-from lm_eval_bayes.runs.readers.protocol import Advance, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines, first_of
+from lm_eval_bayes.runs.readers.protocol import Advance
+from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines
 
 #: The endings of the names of tables.
 CSV, JSON_LINES, JSON = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".json",)
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 
+_Row = TypeVar("_Row")
+
 #: Rows of a Parquet or Arrow file that are converted together.
 _BATCH = 1000
 
 
-def header(path: Path) -> Sequence[str]:
-    """Return the names of the columns of a table; empty for any other file.
+def first_row(rows: Iterable[_Row]) -> _Row | None:
+    """Return the first row of a file; None where there is none, or it is broken.
 
     Raises
     ------
-    PermissionDeniedError
+    PermissionError
         If the user may not read the file.
     """
-    return list(first_of(_names(path)) or ()) if path.is_file() else ()
+    try:
+        return next(iter(rows), None)
+    except InvalidInputError:
+        return None
 
 
-def _names(path: Path) -> Iterator[Iterable[str]]:
-    """Yield rows, or keys of rows, of which the first are the names of the columns."""
+def names_of(path: Path) -> Iterator[Iterable[str]]:
+    """Yield rows, or keys of rows, of which the first are the names of the columns of a table."""
     suffix = plain_name(path).suffix
     if suffix in CSV:
-        yield from (map(str.strip, cells) for cells in csv_lines(path, "RUN"))
+        yield from (map(str.strip, cells) for cells in csv_lines(path))
     elif suffix in (*PARQUET, *ARROW):
-        yield _arrow_names(path)
+        with _arrow_reader(path) as reader:
+            yield (reader.schema_arrow if suffix in PARQUET else reader.schema).names
     elif suffix in JSON:
-        yield from _first_record(path) or json_rows(load_json(path, Query()))
-    elif suffix in JSON_LINES:
-        yield from JsonLines(path, "RUN", unique_keys=False)
+        yield from _first_record(path) or json_rows(load_json(path))
 
 
 def rows_of(
     file: Path,
-    argument: str,
     names: Sequence[str] = (),
     advance: Advance = lambda n_bytes: None,
     *,
@@ -63,8 +66,6 @@ def rows_of(
     ----------
     file : Path
         The table.
-    argument : str
-        The name of the argument in an error.
     names : sequence of str
         The columns that are needed; rows of some formats have others too.
     advance : callable, optional
@@ -79,24 +80,22 @@ def rows_of(
     """
     suffix = plain_name(file).suffix
     if suffix in JSON_LINES:
-        return JsonLines(file, argument, advance, unique_keys=unique_keys)
+        return JsonLines(file, advance, unique_keys=unique_keys)
     if suffix in JSON:
-        rows = json_rows(load_json(file, Query(argument=argument, advance=advance)))
+        rows = json_rows(load_json(file, advance))
         if not rows:
             rule = f"hold one array of objects, or lists of outcomes by question ({file})"
-            raise InvalidInputError.of(argument, "format", rule, "something beside or in it")
+            raise InvalidInputError.of("RUN", "format", rule, "something beside or in it")
         return rows
     advance(file.stat().st_size)
-    return csv_rows(file, argument) if suffix in CSV else arrow_rows(file, names, argument)
+    return csv_rows(file) if suffix in CSV else arrow_rows(file, names)
 
 
 #: A table of more rows is refused, as it would fill the memory.
 _MOST_ROWS = 5_000_000
 
 
-def uniform(
-    rows: Iterable[Mapping[str, Any]], names: Sequence[str], argument: str
-) -> Iterator[Mapping[str, Any]]:
+def uniform(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Yield rows; refuse one that names its model, task or trial if the first does not, and many.
 
     Parameters
@@ -105,18 +104,16 @@ def uniform(
         The rows.
     names : sequence of str
         The keys of the first.
-    argument : str
-        The name of the argument in an error.
     """
     telling = (MODELS | TASKS | TRIALS).difference(names)
     for number, row in enumerate(rows, 1):
         if not telling.isdisjoint(row):
             rule = "have the keys of its first row in every row"
             got = f"{', '.join(telling.intersection(row))} in row {number} alone"
-            raise InvalidInputError.of(argument, "mismatch", rule, got)
+            raise InvalidInputError.of("RUN", "mismatch", rule, got)
         if number > _MOST_ROWS:
             rule = f"have at most {_MOST_ROWS:,} rows in a table"
-            raise InvalidInputError.of(argument, "range", rule, "more")
+            raise InvalidInputError.of("RUN", "range", rule, "more")
         yield row
 
 
@@ -131,7 +128,7 @@ def columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[
     return columns
 
 
-def csv_rows(file: Path, argument: str) -> Iterator[Mapping[str, str]]:
+def csv_rows(file: Path) -> Iterator[Mapping[str, str]]:
     """Yield the rows of a CSV file with a header, without blank ones.
 
     Raises
@@ -139,12 +136,12 @@ def csv_rows(file: Path, argument: str) -> Iterator[Mapping[str, str]]:
     InvalidInputError
         If the file is no complete table, or its header comes again.
     """
-    lines = csv_lines(file, argument)
+    lines = csv_lines(file)
     names = next(lines)
     for number, cells in enumerate(lines, 2):
         if cells == names:
             rule = f"have the names of the columns in its first row alone ({file})"
-            raise InvalidInputError.of(argument, "duplicate", rule, f"row {number}")
+            raise InvalidInputError.of("RUN", "duplicate", rule, f"row {number}")
         if any(map(str.strip, cells)):
             yield dict(zip(map(str.strip, names), cells, strict=True))
 
@@ -201,23 +198,7 @@ def _by_question(content: Row) -> list[Row]:
 # -- Parquet and Arrow -----------------------------------------------------------------------------
 
 
-def schema_error(path: Path) -> str | None:
-    """Return why a Parquet or Arrow file has no columns, such as that it is cut off; else None."""
-    try:
-        if plain_name(path).suffix in (*PARQUET, *ARROW):
-            _arrow_names(path)
-    except InvalidInputError as error:
-        return str(error.value)
-    return None
-
-
-def _arrow_names(path: Path) -> list[str]:
-    with _arrow_reader(path, "RUN") as reader:
-        is_parquet = plain_name(path).suffix in PARQUET
-        return list(reader.schema_arrow.names if is_parquet else reader.schema.names)
-
-
-def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapping[str, Any]]:
+def arrow_rows(file: Path, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a Parquet or Arrow file, of which only some columns are read.
 
     Raises
@@ -225,7 +206,7 @@ def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapp
     InvalidInputError
         If it is broken.
     """
-    with _arrow_reader(file, argument) as reader:
+    with _arrow_reader(file) as reader:
         if plain_name(file).suffix in PARQUET:
             batches = reader.iter_batches(_BATCH, columns=list(names))
         else:
@@ -240,7 +221,7 @@ _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 @contextmanager
-def _arrow_reader(path: Path, argument: str) -> Iterator[Any]:
+def _arrow_reader(path: Path) -> Iterator[Any]:
     """Open a Parquet or Arrow file, or a stream; refuse it if it is broken, also in the block."""
     import pyarrow.parquet
 
@@ -262,4 +243,4 @@ def _arrow_reader(path: Path, argument: str) -> Iterator[Any]:
             reader = pyarrow.ipc.open_stream(source)
         yield reader
     except (OSError, ValueError, EOFError, pyarrow.ArrowException) as error:
-        raise unreadable(error, path, argument) from None
+        raise unreadable(error, path) from None

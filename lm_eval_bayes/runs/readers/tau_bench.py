@@ -18,7 +18,6 @@ from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
-    beginning,
     broken,
     load_json,
     mappings,
@@ -29,7 +28,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     total,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -52,9 +51,8 @@ _SAID, _NEVER_RAN = ("", "user_stop", "agent_stop"), "infrastructure_error"
 _KS = tuple(range(1, 9))
 
 
-def is_mine(file: Path) -> bool:
-    """Return whether a file is one of results."""
-    return file.suffix == ".json" and _BEGINNING.match(beginning(file)) is not None
+#: Whether a file is one of results.
+is_mine = matches(_BEGINNING)
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -67,7 +65,7 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _trials(file: Path, warnings: list[str], query: Query) -> Iterator[Trial]:
-    content = load_json(file, query)
+    content = load_json(file, query.advance)
     if isinstance(content, list):
         yield from _of_tau1(mappings(content), file)
     else:
@@ -95,24 +93,17 @@ def _of_tau2(
     if 0 < len(simulations) < n_planned:
         warnings.append(f"{file} holds {len(simulations):,} of {n_planned:,} planned simulations")
     started = name_of(content.get("timestamp"))
-    run = [
-        started or name_of(simulations[0].get("id")) if simulations else "",
-        name_of(agent.get("llm")),
-        domain,
-    ]
+    first = started or name_of(simulations[0].get("id")) if simulations else ""
     common = Trial(
         model=name_of(agent.get("llm")) or name_of(agent.get("implementation")),
         task=domain,
-        run=" ".join(run),
+        run=" ".join([first, name_of(agent.get("llm")), domain]),
         provenance=Provenance(
             generation_kwargs=call_settings(agent.get("llm_args")),
             date=timestamp(started),
             versions={"git_commit": name_of(info.get("git_commit"))},
             dataset=domain,
-            setup={
-                "agent": name_of(agent.get("implementation")),
-                "user": name_of(user.get("llm")),
-            },
+            setup={"agent": name_of(agent.get("implementation")), "user": name_of(user.get("llm"))},
             ks=_KS,
         ),
     )
@@ -142,10 +133,10 @@ def _of_tau2(
 
 def _simulation(file: Path, query: Query) -> Mapping[str, Any]:
     """Return the simulation in a file, whose errors name it."""
-    simulation = mapping(load_json(file, query))
+    simulation = mapping(load_json(file, query.advance))
     reward = (mapping(simulation.get("reward_info")) or simulation).get("reward")
     if not name_of(simulation.get("task_id")) or (reward is not None and score_of(reward) is None):
-        raise broken(file, query, "no task_id, or a reward that is no finite number")
+        raise broken(file, "no task_id, or a reward that is no finite number")
     return simulation
 
 

@@ -7,16 +7,15 @@ import io
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import partial
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, AnyStr
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
+from lm_eval_bayes.runs.readers.file_access import unreadable
 from lm_eval_bayes.runs.readers.protocol import Advance
 
 #: A line of more bytes, its end included, is refused.
@@ -25,7 +24,6 @@ _LONGEST_LINE = 2**26
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
 
 Row = dict[str, Any]
-_Row = TypeVar("_Row")
 
 
 class JsonLines:
@@ -37,8 +35,6 @@ class JsonLines:
     ----------
     file : Path
         The file.
-    argument : str
-        The name of the argument in an error.
     advance : callable, optional
         Called with the bytes of every line.
     unique_keys : bool
@@ -47,8 +43,6 @@ class JsonLines:
 
     Attributes
     ----------
-    offset : int
-        The byte at which the current line begins, while iterating.
     offsets : array of int
         The bytes at which the lines of the objects begin, as far as they were read.
     random_access : bool
@@ -58,20 +52,12 @@ class JsonLines:
     """
 
     def __init__(
-        self,
-        file: Path,
-        argument: str,
-        advance: Advance = lambda n_bytes: None,
-        *,
-        unique_keys: bool = True,
+        self, file: Path, advance: Advance = lambda n_bytes: None, *, unique_keys: bool = True
     ) -> None:
-        self.file, self.argument, self.advance = file, argument, advance
-        self.unique_keys = unique_keys
-        self.offset = 0
+        self.file, self.advance, self.unique_keys = file, advance, unique_keys
         self.offsets: array[int] = array("q")
         self.random_access = file.suffix not in COMPRESSED
         self.warnings: tuple[str, ...] = ()
-        self._n_lines = 0
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the objects, line by line.
@@ -81,61 +67,48 @@ class JsonLines:
         InvalidInputError
             If a line cannot be read, or the only one is cut off.
         """
-        end = self._n_lines = 0
-        self.offsets = array("q")
+        end, self.offsets = 0, array("q")
         try:
             with open_bytes(self.file) as lines:
                 # a text in UTF-16 is converted as a whole
                 self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
-                for line in _lines(lines, self.file, self.argument):
-                    self.offset, end = end, end + len(line)
-                    self._n_lines += 1
-                    if not self.offsets and line.lstrip(_BEFORE_JSON).startswith(b"["):
-                        self.offset, self.random_access = 0, False
-                        content = line.lstrip(_BEFORE_JSON) + lines.read()
-                        self.advance(len(content))
-                        yield from self._array(content)
-                        return
+                for number, line in enumerate(_lines(lines, self.file), 1):
+                    begin, end = end, end + len(line)
+                    is_array = not self.offsets and line.lstrip(_BEFORE_JSON)[:1] == b"["
+                    if is_array:
+                        line, self.random_access = line + lines.read(), False
                     self.advance(len(line))
-                    row = None if line.isspace() else self._object(line)
-                    if row is not None:
-                        self.offsets.append(self.offset)
+                    for row in self._rows(line, 0 if is_array else number):
+                        self.offsets.append(begin)
                         yield row
         except UNREADABLE as error:
-            raise unreadable(error, self.file, self.argument) from None
+            raise unreadable(error, self.file) from None
 
-    def _parsed(self, content: bytes, where: str = "") -> Any:
-        return parsed(content, self.file, self.argument, where, unique_keys=self.unique_keys)
-
-    def _object(self, line: bytes) -> Row | None:
-        """Return the object of a line; None for the last one if it is cut off."""
+    def _rows(self, content: bytes, number: int) -> list[Row]:
+        """Return the object of a line, none of the last if it is cut off; those of an array."""
+        where = f" in line {number}" if number else ""
+        if content.isspace():
+            return []
+        if not number:
+            content = content.lstrip(_BEFORE_JSON)
         try:
-            row = self._parsed(line, f" in line {self._n_lines}")
+            value = parsed(content, self.file, where, unique_keys=self.unique_keys)
         except InvalidInputError as error:
-            if error.rule != "damaged" or line.endswith(b"\n") or not self.offsets:
+            if error.rule != "damaged" or content.endswith(b"\n") or not self.offsets:
                 raise
-            warning = f"{self.file} ends in the middle of line {self._n_lines}"
+            warning = f"{self.file} ends in the middle of line {number}"
             self.warnings = (f"{warning}; that line was left out",)
-            return None
-        if not isinstance(row, dict):
-            raise self._not_objects(f"{one_line(json.dumps(row), 40)} in line {self._n_lines}")
-        return row
-
-    def _array(self, content: bytes) -> list[Row]:
-        """Return the objects of a file that is one array."""
-        rows = self._parsed(content)
-        if not all(isinstance(row, dict) for row in rows):
-            raise self._not_objects("an array of other values than objects")
-        return list(rows)
-
-    def _not_objects(self, got: str) -> InvalidInputError:
-        rule = f"have one JSON object per line, or one array of objects, in {self.file}"
-        return InvalidInputError.of(self.argument, "format", rule, got)
+            return []
+        rows = [value] if number else value
+        for row in rows:
+            if not isinstance(row, dict):
+                rule = f"have one JSON object per line, or one array of objects, in {self.file}"
+                got = f"{one_line(json.dumps(row), 40)}{where}"
+                raise InvalidInputError.of("RUN", "format", rule, got)
+        return rows
 
 
-def parsed(
-    content: bytes, file: Path, argument: str, where: str = "", *, unique_keys: bool = True
-) -> Any:
+def parsed(content: bytes, file: Path, where: str = "", *, unique_keys: bool = True) -> Any:
     """Return the value of a JSON text, which is a file or a part of one.
 
     Parameters
@@ -144,8 +117,6 @@ def parsed(
         The text, in UTF-8 with or without a byte order mark.
     file : Path
         The file.
-    argument : str
-        The name of the argument in an error.
     where : str
         What follows the reason in an error, such as the line.
     unique_keys : bool
@@ -161,10 +132,10 @@ def parsed(
         return json.loads(text, object_pairs_hook=unique if unique_keys else None)
     except RepeatedKeyError as error:
         rule = f"have every key of an object once in {file}"
-        raise InvalidInputError.of(argument, "duplicate", rule, f"{error}{where}") from None
+        raise InvalidInputError.of("RUN", "duplicate", rule, f"{error}{where}") from None
     except (ValueError, RecursionError) as error:
         got = f"{damage(error, content)}{where}"
-        raise InvalidInputError.of(argument, "damaged", f"have a complete {file}", got) from None
+        raise InvalidInputError.of("RUN", "damaged", f"have a complete {file}", got) from None
 
 
 def damage(error: Exception, content: bytes) -> str:
@@ -199,34 +170,15 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def first_line(file: Path) -> Row | None:
-    """Return the first object of a file; None where there is none, or it is broken.
-
-    Raises
-    ------
-    PermissionDeniedError
-        If the user may not read the file.
-    """
-    return first_of(JsonLines(file, "RUN", unique_keys=False))
-
-
-def first_of(rows: Iterable[_Row]) -> _Row | None:
-    """Return the first row of a file, as :func:`first_line` does."""
-    try:
-        return next(iter(rows), None)
-    except PermissionDeniedError:
-        raise
-    except InvalidInputError:
-        return None
-
-
-def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
+def _lines(opened: IO[AnyStr], file: Path) -> Iterator[AnyStr]:
     """Yield the lines of a file; raise before one that is too long is in memory."""
-    for number, line in enumerate(iter(partial(opened.readline, _LONGEST_LINE + 1), b""), 1):
+    for number in count(1):
+        line = opened.readline(_LONGEST_LINE + 1)
         if len(line) > _LONGEST_LINE:
             rule = f"have lines of at most {_LONGEST_LINE:,} bytes in {file}"
-            got = f"line {number}, which is longer"
-            raise InvalidInputError.of(argument, "range", rule, got)
+            raise InvalidInputError.of("RUN", "range", rule, f"line {number}, which is longer")
+        if not line:
+            return
         yield line
 
 
@@ -235,7 +187,7 @@ def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
 _DELIMITERS = ",;\t"
 
 
-def csv_lines(path: Path, argument: str) -> Iterator[list[str]]:
+def csv_lines(path: Path) -> Iterator[list[str]]:
     """Yield the rows of a CSV file in UTF-8 with commas, semicolons or tabs.
 
     A blank line is a row of empty cells, and left out at the beginning and the end of the file.
@@ -247,20 +199,20 @@ def csv_lines(path: Path, argument: str) -> Iterator[list[str]]:
         within a cell, or the last cell is a number that ends in its decimal point.
     """
     rule = f"have a complete CSV file in {path.name}"
-    line, cells, width, n_lines, n_blank = b"", [""], 0, 0, 0
+    line, cells, width, n_lines, n_blank = "", [""], 0, 0, 0
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
 
-    def texts(lines: Iterator[bytes]) -> Iterator[str]:
+    def texts(opened: IO[str]) -> Iterator[str]:
         nonlocal line
-        for number, line in enumerate(lines):
-            text = line.decode("utf-8" if number else "utf-8-sig")
-            if "\0" in text:
+        for line in _lines(opened, path):
+            if "\0" in line:
                 raise csv.Error
-            yield from io.StringIO(text, newline="")  # a line may end in a carriage return alone
+            yield line
 
     try:
-        with open_bytes(path) as file:
-            lines = texts(_lines(file, path, argument))
+        # a line may end in a carriage return alone
+        with io.TextIOWrapper(open_bytes(path), "utf-8-sig", newline="") as opened:
+            lines = texts(opened)
             first = next((text for text in lines if text.strip()), "")
             delimiter = max(_DELIMITERS, key=first.count)
             reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
@@ -268,22 +220,22 @@ def csv_lines(path: Path, argument: str) -> Iterator[list[str]]:
                 n_lines, width = reader.line_num, width or len(cells)
                 if len(cells) not in (0, width):
                     got = f"{len(cells)} cells in line {n_lines}, {width} in the first"
-                    raise InvalidInputError.of(argument, "shape", rule, got)
+                    raise InvalidInputError.of("RUN", "shape", rule, got)
                 if cells:
                     yield from [[""] * width] * n_blank
                     yield cells
                 n_blank = 0 if cells else n_blank + 1
     except UNREADABLE as error:
-        raise unreadable(error, path, argument) from None
+        raise unreadable(error, path) from None
     except UnicodeDecodeError as error:
-        raise InvalidInputError.of(argument, "damaged", rule, damage(error, line)) from None
+        raise InvalidInputError.of("RUN", "damaged", rule, damage(error, error.object)) from None
     except csv.Error:
         got = f"quotes that do not match, or NUL bytes as of UTF-16, from line {n_lines + 1} on"
-        raise InvalidInputError.of(argument, "damaged", rule, got) from None
+        raise InvalidInputError.of("RUN", "damaged", rule, got) from None
     last = cells[-1].strip() if cells else ""
-    if not width or (last[-1:] == "." and last[:-1].isdigit() and line[-1:] not in b"\r\n"):
+    if not width or (last[-1:] == "." and last[:-1].isdigit() and line[-1:] not in "\r\n"):
         got = f"the number {last} at its end, which may be cut off" if width else "an empty file"
-        raise InvalidInputError.of(argument, "damaged", rule, got)
+        raise InvalidInputError.of("RUN", "damaged", rule, got)
 
 
 def file_argument(path: Path, model: str) -> dict[str, str]:

@@ -7,13 +7,13 @@ are read on demand are the same for all of them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import join_words, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
@@ -21,8 +21,9 @@ from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import clusters_of, json_text
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     MEASURED,
     TrialColumns,
@@ -30,12 +31,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     partial_runs,
     record_key,
 )
-from lm_eval_bayes.runs.readers.trial_texts import (
-    SpooledRecords,
-    lines_log,
-    one_text,
-    place,
-)
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place, texts_log
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
 
@@ -102,14 +98,16 @@ class Trial:
         return generation(sent) | dict(setup or {})
 
 
-def begins_with(*keys: str) -> Callable[[Path], bool]:
+def begins_with(*keys: str) -> Callable[[LogFile], bool]:
     """Return whether the first line of a file is a JSON object with these keys, as a function."""
+    return lambda file: file.first_line.keys() >= set(keys)
 
-    def is_log(file: Path) -> bool:
-        first = first_line(file) if plain_name(file).suffix == ".jsonl" else None
-        return first is not None and first.keys() >= set(keys)
 
-    return is_log
+def matches(beginning: re.Pattern[bytes], *suffixes: str) -> Callable[[LogFile], bool]:
+    """Return whether the name and the first bytes of a file are those of a log, as a function."""
+    return lambda file: (
+        file.name.endswith(suffixes or ".json") and beginning.match(file.beginning) is not None
+    )
 
 
 class ToolLog:
@@ -149,7 +147,7 @@ class ToolLog:
         trials_of: Callable[[Any], Iterable[Trial]] = lambda trial: [trial],
         records: Callable[[Query], Iterable[Any]] | None = None,
     ) -> None:
-        lines = JsonLines(file, query.argument, query.advance)
+        lines = JsonLines(file, query.advance)
         self.file, self.query, self.trials = file, query, list[Trial]()
         number = -1
         for number, record in enumerate(lines if records is None else records(query)):
@@ -162,9 +160,9 @@ class ToolLog:
 
         self.texts: TextLog | None
         if records is None:
-            self.texts = lines_log(lines, texts_of)
+            self.texts = texts_log(file, lines, texts_of)
         else:
-            read, again, numbers = records, Query(argument=query.argument), range(number + 1)
+            read, again, numbers = records, Query(), range(number + 1)
             self.texts = SpooledRecords(
                 *([file] if file.is_file() else files_below(file)),
                 records=lambda: (texts_of(r) for _, r in zip(numbers, read(again), strict=True)),
@@ -202,7 +200,7 @@ class ToolLog:
         if not is_scored and (query.unscored == "left-out" or not metric):
             rule = f"have scores of trials ({self.file}; --unscored wrong counts those without)"
             got, lacking = f"{plural(len(wanted), 'trial')} without", f"{self.file}, without scores"
-            raise NothingToCountError.of_task(query.argument, rule, got, lacking)
+            raise NothingToCountError.of_task("RUN", rule, got, lacking)
         by_run: dict[str, list[Trial]] = {}
         for trial in wanted:
             by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ import numpy as np
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts, TextLog
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
@@ -88,23 +88,6 @@ class TrialColumns:
     texts: TextLog | None = None
     places: Sequence[int] | None = None
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.question)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The columns of all rows as arrays."""
-
-    scores: FloatArray
-    numbers: IntArray | None
-    records: IntArray | None
-    question_ids: list[str]
-    answers: list[str] | None
-    measured: Mapping[str, FloatArray]
-    rows: TrialColumns
-
 
 def partial_runs(
     columns: TrialColumns,
@@ -141,82 +124,109 @@ def partial_runs(
     InvalidInputError
         If a row names no question or no score, or a trial occurs twice.
     """
-    if not len(columns):
-        raise InvalidInputError.of(query.argument, "empty", f"hold trials ({file})", "none")
+    n, bounds = len(columns.question), query.bounds or (0.0, 1.0)
+    if not n:
+        raise InvalidInputError.of("RUN", "empty", f"hold trials ({file})", "none")
     scores = _scores(columns.score, file, query)
     counted_wrong = np.isnan(scores) & (query.unscored == "wrong")
-    scores = np.where(counted_wrong, (query.bounds or (0.0, 1.0))[0], scores)
-    arrays = _Columns(
-        scores=scores,
-        numbers=None if columns.trial is None else trial_numbers(columns.trial),
-        records=None if columns.records is None else _coded(columns.records)[1],
-        question_ids=_names(columns.question, "question", file, query.argument),
-        answers=None if columns.answer is None else _texts(columns.answer),
-        measured={
-            MEASURED[kind]: column
-            for kind, values in columns.measured.items()
-            if (column := floats(values)) is not None
-        },
-        rows=columns,
-    )
+    scores[counted_wrong] = bounds[0]
+    table = _table(columns, scores, file)
     stem = plain_name(file).stem if file.suffix else file.name
-    models = _filled(columns.model, len(columns), stem)
-    tasks = _filled(columns.task, len(columns), query.task or UNNAMED)
+    models = _names("model", columns.model, n, file, stem)
+    tasks = _names("task", columns.task, n, file, query.task or UNNAMED)
+    is_binary = np.isin(scores, (0.0, 1.0)) | ~table.is_graded
     rows_of = _rows_of(list(zip(models, tasks, strict=True)))
-    is_binary = np.isin(arrays.scores, (0.0, 1.0)) | np.isnan(arrays.scores)
     scored = {task for (_, task), rows in rows_of.items() if not is_binary[rows].all()}
-    bounds = query.bounds or (0.0, 1.0)
-    first = 0
-    if arrays.numbers is None:
+    first, runs = 0, []
+    if columns.trial is None:
         outcomes = "" if source else hash_text(repr(columns.score)) + hash_text(repr(models))
         first = first_number(source or f"{file.name} {outcomes}")
     more.setdefault("first_label", 1 if columns.trial is None else 0)
-    runs = []
+    records = None if columns.records is None else _codes(columns.records)
     for (model, task), rows in rows_of.items():
-        questions, trials = _table(arrays, rows, first, task in scored, file, query)
-        of_run = tuple(notes)
+        is_scored, of_run = task in scored, list(notes)
+        code = _codes(table.question[rows].tolist())
+        rows = rows[np.lexsort((table.number[rows], code))]
+        if columns.trial is not None:
+            rows = _first_of_each(table, table.number, rows, columns, file, query)
+        if records is not None:
+            rows = _first_of_each(table, records, rows, columns, file, query)
+        code = _codes(table.question[rows].tolist())
+        starts = np.flatnonzero(np.diff(code, prepend=-1))
+        trials = replace(table.take(rows), question=code)
+        if columns.trial is None:
+            trials = replace(trials, number=first + np.arange(code.size) - starts[code])
+        if is_scored:
+            trials = replace(trials, category=np.minimum(trials.category, 0))
+        else:
+            trials = replace(trials, score=None)
         if n_wrong := int(counted_wrong[rows].sum()):
             counted = f"{plural(n_wrong, 'trial')} without a score counted as wrong"
-            of_run += (f"{counted} (--unscored wrong)",)
+            of_run.append(f"{counted} (--unscored wrong)")
+        if n_ungraded := int((~trials.is_graded).sum()):  # which other notes may count too
+            total = "in all " if of_run and n_ungraded > 1 else ""
+            of_run.append(f"{total}{plural(n_ungraded, 'trial')} without a score left out")
         run = PartialRun(
             model=model,
             task=task,
             sources=(str(file),),
-            questions=questions,
+            questions=tuple(
+                _question(columns, part.tolist(), file) for part in np.split(rows, starts[1:])
+            ),
             trials=trials,
-            weights=bounds if task in scored else (0.0, 1.0),
+            weights=bounds if is_scored else (0.0, 1.0),
             metric=metric,
             arguments=file_argument(file, model),
-            notes=(*of_run, *_notes_on_ungraded(trials, bool(of_run))),
+            notes=tuple(of_run),
             **more,
         )
         runs.append(run)
     return runs
 
 
-def _coded(keys: Sequence[_Key]) -> tuple[dict[_Key, int], IntArray]:
-    """Return the distinct keys with their numbers, in their order, and the number of every key."""
+def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
+    """Return all rows, of category 0, 1 or more as their scores are, and -1 without one."""
+    n = scores.size
+    logged, places = None, columns.places or range(0, n * PER_RECORD, PER_RECORD)
+    if columns.texts is not None:
+        logged = LoggedTexts.at(places, columns.texts)
+    measured = {MEASURED[kind]: floats(values) for kind, values in columns.measured.items()}
+    return Trials(
+        question=_codes(_names("question", columns.question, n, file)),
+        category=np.where(np.isnan(scores), -1, np.maximum(scores, 0)).astype(np.int64),
+        number=np.zeros(n, dtype=np.int64)
+        if columns.trial is None
+        else trial_numbers(columns.trial),
+        score=scores,
+        answer=objects([_text(answer) or None for answer in columns.answer])
+        if columns.answer
+        else None,
+        measured={name: column for name, column in measured.items() if column is not None},
+        logged=logged,
+    )
+
+
+def _codes(keys: Sequence[_Key]) -> IntArray:
+    """Return the number of every key, in the order in which the keys first occur."""
     codes = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return codes, np.fromiter(map(codes.__getitem__, keys), dtype=np.int64, count=len(keys))
+    return np.fromiter(map(codes.__getitem__, keys), dtype=np.int64, count=len(keys))
 
 
 def _rows_of(keys: Sequence[_Key]) -> dict[_Key, IntArray]:
     """Return the rows of every key, in the order in which the keys first occur."""
-    codes, code = _coded(keys)
+    code = _codes(keys)
     ends = np.cumsum(np.bincount(code))[:-1]
-    return dict(zip(codes, np.split(np.argsort(code, kind="stable"), ends), strict=True))
+    rows = np.split(np.argsort(code, kind="stable"), ends)
+    return dict(zip(dict.fromkeys(keys), rows, strict=True))
 
 
-def _filled(names: list[Any] | str, n: int, default: str) -> Sequence[str]:
-    """Return one name per row; empty ones are replaced."""
-    if isinstance(names, str):
-        return [names or default] * n
-    return _texts(names, default)
-
-
-def _texts(values: Sequence[Any], default: str = "") -> list[str]:
-    """Return values as names; empty ones are replaced."""
-    return [_text(value) or default for value in values]
+def _names(kind: str, names: list[Any] | str, n: int, file: Path, default: str = "") -> list[str]:
+    """Return one name per row; the default where none is named."""
+    texts = [names] * n if isinstance(names, str) else list(map(_text, names))
+    if "" in texts and (any(texts) or not default):
+        rule = f"name the {kind} in every row of {file}" + (", or in none" if default else "")
+        raise InvalidInputError.of("RUN", "missing", rule, f"none in row {texts.index('') + 1}")
+    return [text or default for text in texts]
 
 
 def _text(value: object) -> str:
@@ -229,62 +239,39 @@ def _text(value: object) -> str:
     return text[:-2] if _WITH_DECIMALS.fullmatch(text) else text  # as pandas writes numbers
 
 
-def _names(values: Sequence[Any], kind: str, file: Path, argument: str) -> list[str]:
-    names = _texts(values)
-    if "" in names:
-        rule = f"name the {kind} in every row of {file}"
-        raise InvalidInputError.of(argument, "missing", rule, f"none in row {names.index('') + 1}")
-    return names
-
-
 def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
     """Return the scores; NaN for a trial without a grade."""
-    scores: FloatArray = np.array(
-        [_score(value, row, file, query) for row, value in enumerate(values, 1)]
-    )
     low, high = query.bounds or (0.0, 1.0)
+    words = _WORDS if (low, high) == (0.0, 1.0) else dict.fromkeys(MISSING, math.nan)
     slack = _SLACK * (high - low)
-    beyond = np.flatnonzero((scores < low - slack) | (scores > high + slack))
-    if beyond.size:
-        rule = f"be scores from {low:g} to {high:g} in {file}, or words such as true and false"
-        if query.bounds is None:
-            rule += " (other scales: --bounds LOW:HIGH)"
-        first = int(beyond[0])
-        value = values[first]  # as it is written, where that is more than a float holds
-        shown = one_line(value, 40) if isinstance(value, str) else f"{scores[first]:g}"
-        if math.isinf(scores[first]) and not isinstance(value, str):
-            shown = f"{shown} (infinite, or beyond the largest float, 1.8e308)"
-        got = f"{shown} in row {first + 1}"
-        raise InvalidInputError.of(query.argument, "range", rule, got)
+    scores = np.empty(len(values))
+    for row, value in enumerate(values):
+        score = _score(value, words)
+        if score is None or score < low - slack or score > high + slack:
+            rule = f"be scores from {low:g} to {high:g} in {file}"
+            rule += "" if words is not _WORDS else ", or words such as true and false"
+            rule += "" if query.bounds else " (other scales: --bounds LOW:HIGH)"
+            shown = repr(str(value).strip()) if score is None else one_line(value, 40)
+            rule_id: Rule = "format" if score is None else "range"
+            raise InvalidInputError.of("RUN", rule_id, rule, f"{shown} in row {row + 1}")
+        scores[row] = score
     return np.clip(scores, low, high)
 
 
-def _float(value: float) -> float:
-    """Return a number as a float, infinite where it is too large for one."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def _score(value: Any, row: int, file: Path, query: Query) -> float:
+def _score(value: Any, words: Mapping[str, float]) -> float | None:
+    """Return a score, NaN where there is none; None for what is no score."""
     if value is None:
         return math.nan
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return _float(value)
-    text = str(value).strip()
-    is_word = text.lower() in _WORDS
-    if is_word and text.lower() not in MISSING and query.bounds not in (None, (0.0, 1.0)):
-        rule = f"have numbers as scores in {file} where bounds are given"
-        raise InvalidInputError.of(query.argument, "format", rule, f"{text!r} in row {row}")
-    if is_word:
-        return _WORDS[text.lower()]
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    text = str(value).strip().lower()
     try:
-        return float(text)
+        return words[text] if text in words else float(text)
     except ValueError:
-        rule = f"be numbers, or words such as true and false, in the column of scores of {file}"
-        got = f"{text!r} in row {row}"
-        raise InvalidInputError.of(query.argument, "format", rule, got) from None
+        return None
 
 
 def trial_numbers(labels: Sequence[Any]) -> IntArray:
@@ -358,59 +345,15 @@ def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) ->
     return numbers
 
 
-def _table(
-    arrays: _Columns, rows: IntArray, first: int, scored: bool, file: Path, query: Query
-) -> tuple[tuple[Question, ...], Trials]:
-    """Return the questions of one model and task, in the order in which they occur, with trials."""
-    ids, columns, answers = arrays.question_ids, arrays.rows, arrays.answers
-    codes, code = _coded([ids[row] for row in rows.tolist()])
-    by_number = (code,) if arrays.numbers is None else (arrays.numbers[rows], code)
-    order = np.lexsort(by_number)
-    rows, code = rows[order], code[order]
-    for identity in (arrays.numbers, arrays.records):
-        if identity is not None:
-            kept = _first_of_each(arrays, identity, rows, code, file, query)
-            rows, code = rows[kept], code[kept]
-    starts = np.searchsorted(code, np.arange(len(codes)))
-    of_question = [part.tolist() for part in np.split(rows, starts[1:])]
-    questions = tuple(
-        Question(
-            id,
-            text=_first(columns.text, listed),
-            cluster=_cluster(columns.cluster, listed, id, file, query),
-            categories=_distinct(columns.category, listed),
-        )
-        for id, listed in zip(codes, of_question, strict=True)
-    )
-    is_graded = ~np.isnan(arrays.scores[rows])
-    graded = 0.0 if scored else arrays.scores[rows]
-    number = first + np.arange(rows.size) - starts[code]
-    listed = rows.tolist()
-    return questions, Trials(
-        question=code,
-        category=np.where(is_graded, graded, -1.0).astype(np.int64),
-        number=number if arrays.numbers is None else arrays.numbers[rows],
-        score=arrays.scores[rows] if scored else None,
-        answer=None if answers is None else objects([answers[row] or None for row in listed]),
-        measured={name: column[rows] for name, column in arrays.measured.items()},
-        logged=_logged(columns, rows),
-    )
-
-
-def _logged(columns: TrialColumns, rows: IntArray) -> LoggedTexts | None:
-    """Return where the texts of rows are."""
-    if columns.texts is None:
-        return None
-    places = rows * PER_RECORD
-    if columns.places is not None:
-        places = np.array([columns.places[row] for row in rows.tolist()], dtype=np.int64)
-    return LoggedTexts.at(places, columns.texts)
-
-
 def _first_of_each(
-    arrays: _Columns, identity: IntArray, rows: IntArray, code: IntArray, file: Path, query: Query
+    table: Trials,
+    identity: IntArray,
+    rows: IntArray,
+    columns: TrialColumns,
+    file: Path,
+    query: Query,
 ) -> IntArray:
-    """Return the places of rows without those of trials that occurred before.
+    """Return rows without those of trials that occurred before.
 
     Raises
     ------
@@ -418,11 +361,11 @@ def _first_of_each(
         If a trial occurs twice, unless the query allows that and its scores are the same.
     """
     values, own = np.unique(identity[rows], return_inverse=True)
-    _, first, number = np.unique(code * values.size + own, return_index=True, return_inverse=True)
+    keys = table.question[rows] * values.size + own
+    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
     if first.size == rows.size:
-        return np.arange(rows.size)
-    scores = arrays.scores[rows]
-    before = first[number]
+        return rows
+    before, scores = first[number], np.asarray(table.score)[rows]
     other = np.flatnonzero(~((scores == scores[before]) | (np.isnan(scores + scores[before]))))
     same = other.size == 0
     if not query.dedupe or not same:
@@ -430,45 +373,35 @@ def _first_of_each(
         at = int((repeated if same else other)[0])
         rule = f"hold every trial of a model and a question once ({file}"
         rule += "; --dedupe counts it once)" if same and query.dedupe is False else ")"
-        places = arrays.rows.places or range(0, len(arrays.rows) * PER_RECORD, PER_RECORD)
+        places = columns.places or range(0, table.question.size * PER_RECORD, PER_RECORD)
         both = (int(rows[before[at]]), int(rows[at]))
         listed = " and ".join(str(places[row] // PER_RECORD + 1) for row in both)
-        got = f"one trial of question {arrays.question_ids[both[0]]} in rows {listed}"
-        if identity is arrays.records:
+        got = f"one trial of question {_text(columns.question[both[0]])} in rows {listed}"
+        if identity is not table.number:
             got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
-        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
-    return np.sort(first)
+        raise InvalidInputError.of("RUN", "duplicate", rule, got)
+    earliest: IntArray = rows[np.sort(first)]
+    return earliest
 
 
-def _first(texts: Sequence[Any] | None, rows: Sequence[int]) -> str:
-    if texts is None:
-        return ""
-    return next((text for row in rows if isinstance(text := texts[row], str) and text), "")
-
-
-def _cluster(
-    clusters: Sequence[Any] | None, rows: Sequence[int], id: str, file: Path, query: Query
-) -> str | None:
-    if clusters is None:
-        return None
-    labels = _distinct(clusters, rows)
-    if len(labels) > 1:
+def _question(columns: TrialColumns, rows: Sequence[int], file: Path) -> Question:
+    """Return a question by its rows."""
+    id, clusters = _text(columns.question[rows[0]]), _distinct(columns.cluster, rows)
+    if len(clusters) > 1:
         rule = f"put question {id} into one cluster ({file})"
-        raise InvalidInputError.of(query.argument, "mismatch", rule, " and ".join(sorted(labels)))
-    return next(iter(labels), None)
+        raise InvalidInputError.of("RUN", "mismatch", rule, " and ".join(sorted(clusters)))
+    texts = [] if columns.text is None else [columns.text[row] for row in rows]
+    return Question(
+        id,
+        text=next((text for text in texts if isinstance(text, str) and text), ""),
+        cluster=next(iter(clusters), None),
+        categories=_distinct(columns.category, rows),
+    )
 
 
 def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, ...]:
     """Return the distinct labels of rows, without empty ones."""
     values = [] if labels is None else [labels[row] for row in rows]
     lists = (value if isinstance(value, (list, tuple)) else [value] for value in values)
-    texts = dict.fromkeys(_text(label) for listed in lists for label in listed)
-    return tuple(text for text in texts if text)
-
-
-def _notes_on_ungraded(trials: Trials, others: bool) -> tuple[str, ...]:
-    """Return a note on trials without a score: a total, where other notes may count them too."""
-    n = int((~trials.is_graded).sum())
-    total = "in all " if others and n > 1 else ""
-    return (f"{total}{plural(n, 'trial')} without a score left out",) if n else ()
+    return tuple(filter(None, dict.fromkeys(_text(label) for part in lists for label in part)))

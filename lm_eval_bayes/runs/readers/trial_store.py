@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from lm_eval_bayes._util.hashing import distinct_ids, model_hash, sha256_text
+from lm_eval_bayes._util.hashing import model_hash
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, TrialText
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
-from lm_eval_bayes.runs.provenance import generation, greedy
-from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
+from lm_eval_bayes.runs.provenance import LoggedTask, number
+from lm_eval_bayes.runs.readers.harness_log import Samples, runs_of_samples
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.trial_texts import Records
 from lm_eval_bayes.runs.task_run import Provenance
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, questions_of
-from lm_eval_bayes.stats import FloatArray
+from lm_eval_bayes.runs.trials import PartialRun
 from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.file import lacks_log
 from lm_eval_bayes.store.locations import is_store
@@ -30,14 +28,11 @@ from lm_eval_bayes.store.samples_export import generation_kwargs, logged_signals
 from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
-#: What is logged of every trial and is no measurement.
-_NO_MEASUREMENTS = ("trial", "seed", "finish_reason", "stop_reason")
 
-
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is a trial store, which only SQLite opens."""
     try:
-        return is_store(file.resolve())
+        return is_store(file.path.resolve())
     except NotAStoreError:
         return False
 
@@ -63,13 +58,11 @@ def read(file: Path, query: Query) -> FileContents:
         by_task: dict[str, list[GradedTask]] = {}
         for graded in store.outcomes_of():
             by_task.setdefault(graded.task, []).append(graded)
-        texts = StoredTexts(file)
         chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
         bytes_each = file.stat().st_size // max(1, sum(len(task.questions) for task in chosen))
         for graded in chosen:
             for model, sampling in graded.series:
-                of_series = graded.of(model, sampling)
-                runs.append(_read_series(texts, store, of_series, model, sampling, query, warnings))
+                runs += _runs(file, store, graded.of(model, sampling), query, warnings)
             query.advance(bytes_each * len(graded.questions))
         n_ungraded = store.n_ungraded()
     if not runs:
@@ -78,7 +71,7 @@ def read(file: Path, query: Query) -> FileContents:
             "scores within bayes_bounds stand in its samples and not in the store"
         )
         got = f"{n_ungraded:,} trials without a grade in {file.name}"
-        raise InvalidInputError.of(query.argument, "missing", rule, got)
+        raise InvalidInputError.of("RUN", "missing", rule, got)
     if n_ungraded:
         warnings.append(
             f"{file}: {plural(n_ungraded, 'trial')} without a grade left out; the command that "
@@ -98,7 +91,7 @@ def _choose(
         raise InvalidInputError.of("filter", "choice", rule, query.filter)
     filter = query.filter or filters[0]
     candidates = [task for task in tasks if task.filter == filter]
-    newest = max(candidates, key=lambda task: (_version(task.version), len(task.questions)))
+    newest = max(candidates, key=lambda t: (number(t.version) or 0.0, t.version, len(t.questions)))
     for task in candidates:
         if task is not newest:
             warnings.append(
@@ -111,187 +104,130 @@ def _choose(
     return newest
 
 
-def _version(text: str) -> tuple[float, str]:
-    try:
-        return float(text), text
-    except ValueError:
-        return float("-inf"), text
-
-
-class StoredTexts:
-    """The texts of a store's trials, which are read again when they are asked for."""
+class StoredTexts(Records):
+    """The texts of a store's trials: those of a question are a record."""
 
     def __init__(self, store: Path) -> None:
-        self.files = (store,)
-        self._trials: list[tuple[TrialKey, int]] = []
+        super().__init__([store])
+        self.trials: list[tuple[TrialKey, list[int]]] = []
 
-    def places(self, key: TrialKey, numbers: Sequence[int]) -> range:
-        """Return the places of some trials of a question."""
-        first = len(self._trials)
-        self._trials += [(key, number) for number in numbers]
-        return range(first, len(self._trials))
-
-    def read(self, places: Sequence[int]) -> list[TrialText]:
-        """Return the texts at some places.
-
-        Raises
-        ------
-        InvalidInputError
-            If a trial is no longer in the store.
-        StoreError
-            If the store cannot be read.
-        """
-        wanted = [self._trials[place] for place in places]
-        damaged: list[TrialId] = []
+    def record(self, number: int) -> list[TrialText]:
+        """Return the texts of a question."""
+        key, numbers = self.trials[number]
         with TrialStore.open(self.files[0], mode="read") as store:
-            found = store.trials_of(dict.fromkeys(key for key, _ in wanted), damaged=damaged)
-        for key, number in wanted:
-            if number not in found[key]:
-                rule = f"be unchanged while it is read ({self.files[0]})"
-                raise InvalidInputError.of(
-                    "RUN", "damaged", rule, f"no trial {number} of a question"
-                )
-        return [TrialText(found[key][number].text) for key, number in wanted]
+            trials = store.trials_of([key], damaged=[])[key]
+        return [
+            TrialText(trials[n].text) if n in trials else TrialText(None, damaged=True)
+            for n in numbers
+        ]
 
 
-def _read_series(
-    texts: StoredTexts,
-    store: TrialStore,
-    graded: GradedTask,
-    model: str,
-    sampling: str,
-    query: Query,
-    warnings: list[str],
-) -> PartialRun:
-    """Return the trials of one model and sampling, by their hashes, on one task."""
-    (file,) = texts.files
-    fingerprint, kwargs = store.model(model), generation_kwargs(store.sampling(sampling))
+def _runs(
+    file: Path, store: TrialStore, graded: GradedTask, query: Query, warnings: list[str]
+) -> list[PartialRun]:
+    """Return the trials of one model and sampling on one task, read as a log of them is."""
+    key = graded.questions[0].trials[0].key
+    fingerprint, kwargs = store.model(key.model), generation_kwargs(store.sampling(key.sampling))
     identifying, _ = keyed(fingerprint)
     backend = str(fingerprint.get("backend") or "")
-    weights = tuple(k / (graded.categories - 1) for k in range(graded.categories))
-    # Clusters by another field than that of the query are no clusters; the reader of all runs
-    # refuses a run that has none.
-    fields = {question.cluster and question.cluster.field for question in graded.questions}
-    has_clusters = None not in fields and fields == {query.cluster or next(iter(fields))}
-    notes = []
-    if fields != {None} and query.cluster is None and not has_clusters:
-        notes.append(
-            "not all questions have a cluster by the same field of their documents: all were taken "
-            "as independent"
-        )
-    parts: list[tuple[Question, Trials]] = []
-    newest: list[Trial] = []
-    damaged: list[TrialId] = []
-    ids = distinct_ids([question.doc_hash for question in graded.questions])
-    for id, question in zip(ids, graded.questions, strict=True):
-        trials = _of_one_prompt(question)
-        key = trials[0].key
-        by_number = store.trials_of([key], damaged=damaged)[key]
-        stored = [by_number.get(trial.trial) for trial in trials]
-        signals: dict[str, FloatArray] = {}
-        if query.signals is not None:
-            own = store.prompt_signals(model, [key.prompt]).get(key.prompt, {})
-            signals = _signals(trials, stored, own, kwargs, is_right_or_wrong(weights))
-        label = question.cluster.label if question.cluster and has_clusters else None
-        prompt = store.prompt(key.prompt)
-        known = Question(id, prompt.strip(), sha256_text(prompt), question.doc_id, label)
-        parts.append((known, replace(_trials(trials, stored, texts), signals=signals)))
-        present = [trial for trial in stored if trial is not None]
-        newest = sorted([*newest, *present], key=lambda trial: trial.created)[-1:]
+    weights = [k / (graded.categories - 1) for k in range(graded.categories)]
+    task = LoggedTask(
+        model=model_name(fingerprint, backend),
+        task=graded.task,
+        samples=file,
+        config={"metadata": {"bayes": {"weights": weights}}},
+        results={"versions": {graded.task: graded.version}},
+    )
+    texts, newest, damaged = StoredTexts(file), list[Trial](), list[TrialId]()
+    rows = _rows(store, graded, kwargs, texts, newest, damaged)
+    runs = runs_of_samples(Samples(task, rows, lambda: texts), query, warnings)
     if damaged:
         warnings.append(
             f"{file}: {plural(len(damaged), 'text')} of task {graded.task} damaged and not read; "
             f"the grades count ({list_first(damaged, 1)}); the command that sampled them samples "
             "them again"
         )
-    n_left_out = sum(len(question.trials) for question in graded.questions)
-    n_left_out -= sum(table.number.size for _, table in parts)
+    n_left_out = sum(len(q.trials) - len(_of_one_prompt(q)) for q in graded.questions)
     if n_left_out:
         warnings.append(
             f"{file}: {n_left_out:,} trials of task {graded.task} were left out, because their "
             "questions have more trials with another prompt"
         )
+    notes = []
     if graded.categories > 2:
         notes.append(
             f"a trial store keeps no scores of the {graded.categories} categories: they were "
             "spaced evenly from 0 to 1"
         )
-    versions = dict(newest[0].versions) if newest else {}
-    questions, table = questions_of(parts)
-    return PartialRun(
-        model=model_name(fingerprint, backend),
-        task=graded.task,
-        sources=(str(file),),
-        questions=questions,
-        trials=table,
-        weights=weights,
-        filter=graded.filter,
-        provenance=Provenance(
-            backend=backend,
-            model_args=flat(fingerprint),
-            generation_kwargs=kwargs,
-            date=newest[0].created if newest else None,
-            versions={**versions, "task": graded.version},
-        ),
-        notes=tuple(notes),
-        settings=generation(kwargs),
-        arguments={k: v for k, v in flat(identifying).items() if k != "pretrained"},
-        fingerprint=model_hash(identifying),
-        version=graded.version,
-        sampled=not greedy(kwargs),
+    if _cluster_field(graded) is None and any(question.cluster for question in graded.questions):
+        notes.append(
+            "not all questions have a cluster by the same field of their documents: all were taken "
+            "as independent"
+        )
+    provenance = Provenance(
+        backend=backend,
+        model_args=flat(fingerprint),
+        generation_kwargs=kwargs,
+        date=newest[0].created if newest else None,
+        versions={**(newest[0].versions if newest else {}), "task": graded.version},
     )
+    arguments = {k: v for k, v in flat(identifying).items() if k != "pretrained"}
+    return [
+        replace(
+            run,
+            provenance=provenance,
+            arguments=arguments,
+            fingerprint=model_hash(identifying),
+            notes=(*notes, *run.notes),
+        )
+        for run in runs
+    ]
+
+
+def _rows(
+    store: TrialStore,
+    graded: GradedTask,
+    kwargs: Mapping[str, Any],
+    texts: StoredTexts,
+    newest: list[Trial],
+    damaged: list[TrialId],
+) -> Iterator[dict[str, Any]]:
+    """Yield the questions as lines of a log; add the newest trial, and the damaged ones."""
+    field = _cluster_field(graded)
+    for question in graded.questions:
+        trials = _of_one_prompt(question)
+        key, numbers = trials[0].key, [trial.trial for trial in trials]
+        texts.trials.append((key, numbers))
+        by_number = store.trials_of([key], damaged=damaged)[key]
+        stored = [by_number.get(number) for number in numbers]
+        present = [trial for trial in stored if trial is not None]
+        newest[:] = sorted([*newest, *present], key=lambda trial: trial.created)[-1:]
+        own = store.prompt_signals(key.model, [key.prompt]).get(key.prompt, {})
+        row: dict[str, Any] = {
+            "doc_id": question.doc_id,
+            "doc_hash": question.doc_hash,
+            "arguments": [[store.prompt(key.prompt), kwargs]],
+            "filter": graded.filter,
+            "outcomes": [trial.outcome for trial in trials],
+            "answers": [trial.answer for trial in trials],
+            "grading_error_notes": {str(t.trial): t.error for t in trials if t.error is not None},
+            "signals": {**logged_signals(stored, own), "trial": numbers},
+        }
+        if len(present) == len(stored):
+            row["resps"] = [[trial.text for trial in present]]
+        if question.cluster and field:
+            row |= {"doc": {field: question.cluster.label}, "cluster": question.cluster.label}
+        yield row
+
+
+def _cluster_field(graded: GradedTask) -> str | None:
+    """Return the field of the documents that names the clusters; None where there are several."""
+    fields = {question.cluster and question.cluster.field for question in graded.questions}
+    return fields.pop() if len(fields) == 1 else None
 
 
 def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
     """Return the trials of the prompt that has most of them, by number."""
-    counts = Counter(trial.key.prompt for trial in question.trials)
-    ((prompt, _),) = counts.most_common(1)
+    ((prompt, _),) = Counter(trial.key.prompt for trial in question.trials).most_common(1)
     trials = (trial for trial in question.trials if trial.key.prompt == prompt)
     return sorted(trials, key=lambda trial: trial.trial)
-
-
-def _trials(
-    trials: Sequence[GradedTrial], stored: Sequence[Trial | None], texts: StoredTexts
-) -> Trials:
-    """Return the trials of one prompt; None stands for a stored trial that is missing."""
-    measured = {name: floats(values) for name, values in logged_signals(stored, {}).items()}
-    present = [i for i, trial in enumerate(stored) if trial is not None]
-    places = np.full(len(trials), -1)
-    places[present] = texts.places(trials[0].key, [trials[i].trial for i in present])
-    digests = [hash(trial.text) for trial in stored if trial is not None]
-    return Trials.of_question(
-        [trial.outcome for trial in trials],
-        [trial.trial for trial in trials],
-        answers=[trial.answer for trial in trials],
-        seeds=[None if trial is None else trial.seed for trial in stored],
-        digest=np.array(digests, dtype=np.int64) if len(digests) == len(trials) else None,
-        logged=LoggedTexts.at(places, texts),
-        measured={
-            name: column
-            for name, column in measured.items()
-            if column is not None and name not in _NO_MEASUREMENTS
-        },
-    )
-
-
-def _signals(
-    trials: Sequence[GradedTrial],
-    stored: Sequence[Trial | None],
-    of_prompt: Mapping[str, Any],
-    kwargs: Mapping[str, Any],
-    binary: bool,
-) -> dict[str, FloatArray]:
-    """Compute the signals of the trials of one question, as from a log of the same trials."""
-    present = [i for i, trial in enumerate(stored) if trial is not None]
-    known = [trial for trial in stored if trial is not None]
-    computed = trial_signals(
-        [trial.text for trial in known],
-        [trials[i].outcome for i in present],
-        logged_signals(known, of_prompt),
-        binary=binary,
-        max_gen_toks=completion_limit(kwargs),
-    )
-    signals = {name: np.full(len(trials), np.nan) for name in computed}
-    for name, values in computed.items():
-        signals[name][present] = numbers(values)
-    return signals

@@ -14,22 +14,18 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
-from lm_eval_bayes.runs.readers.column_names import (
-    find_columns,
-    is_trial_table,
-    other_columns,
-)
+from lm_eval_bayes.runs.readers.column_names import find_columns, is_trial_table, other_columns
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tables import columns_of, header, rows_of, uniform
-from lm_eval_bayes.runs.readers.text_files import JsonLines
+from lm_eval_bayes.runs.readers.tables import columns_of, rows_of, uniform
 from lm_eval_bayes.runs.readers.trial_columns import (
     TrialColumns,
     partial_runs,
     record_key,
     trial_numbers,
 )
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log, one_text, place
+from lm_eval_bayes.runs.readers.trial_texts import one_text, place, texts_log
 from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurements
 
 #: A table that would do, shown where one is refused.
@@ -95,9 +91,9 @@ class TrialTable:
         return len(set(zip(*(map(str, column) for column in (*own, *columns)), strict=True)))
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file has columns of questions and of scores."""
-    return is_trial_table(header(file))
+    return is_trial_table(file.columns)
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -109,40 +105,36 @@ def read(file: Path, query: Query) -> FileContents:
         If the file is no complete table, two columns have one name, a row lacks its question, some
         rows lack their model or task, or a score is none.
     """
-    names = header(file)
+    names = LogFile(file).columns
     columns = find_columns(names, query.columns, query.cluster)
-    check_columns(names, columns, query.argument)
+    check_columns(names, columns)
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
-    rows = rows_of(file, query.argument, wanted, query.advance)
-    by_name = columns_of(uniform(rows, names, query.argument), wanted)
-    texts: TextLog | None = None
-    texts_of = partial(_texts, columns=columns, argument=query.argument)
-    if "response" in columns and isinstance(rows, JsonLines):
-        texts = lines_log(rows, texts_of)
-    elif "response" in columns:
-        needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
-        texts = SpooledRecords(
-            file, records=lambda: map(texts_of, rows_of(file, query.argument, needed))
-        )
+    rows = rows_of(file, wanted, query.advance)
+    by_name = columns_of(uniform(rows, names), wanted)
     once = [name for name, times in Counter(names).items() if times == 1]
-    again = partial(rows_of, file, query.argument, once, unique_keys=False)
+    again = partial(rows_of, file, once, unique_keys=False)
+    texts: TextLog | None = None
+    if "response" in columns:
+        needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
+        texts_of = partial(_texts, columns=columns)
+        texts = texts_log(file, rows, texts_of, partial(rows_of, file, needed))
     contents = table_contents(TrialTable(file, names, columns, by_name, again, texts), query)
     return replace(contents, warnings=(*getattr(rows, "warnings", ()), *contents.warnings))
 
 
-def check_columns(names: Sequence[str], columns: Mapping[str, str], argument: str) -> None:
+def check_columns(names: Sequence[str], columns: Mapping[str, str]) -> None:
     """Refuse a table without columns of questions and scores, or with two of one name."""
     for kind in ("question", "score"):
         if kind not in columns:
             rule = f"have a column of {kind}s, as in {EXAMPLE} (`columns` chooses: {kind}=NAME)"
-            raise InvalidInputError.of(argument, "missing-column", rule, ", ".join(names))
+            raise InvalidInputError.of("RUN", "missing-column", rule, ", ".join(names))
     times = Counter(names)
     for name in columns.values():
         if times[name] > 1:
             rule = f"have one column {name}"
-            raise InvalidInputError.of(argument, "duplicate", rule, times[name])
+            raise InvalidInputError.of("RUN", "duplicate", rule, times[name])
 
 
 def table_contents(table: TrialTable, query: Query, model: str = "") -> FileContents:
@@ -163,8 +155,7 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         If a row lacks its question, a score is none, or a trial occurs twice.
     """
     file, columns = table.file, table.columns
-    _check_filled(table, query.argument)
-    places = _split_lists(table, query.argument)
+    places = _split_lists(table)
     _read_measurements(table)
     if "model" not in query.columns:
         _tell_agents_apart(table)
@@ -202,28 +193,18 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     )
 
 
-def _check_filled(table: TrialTable, argument: str) -> None:
-    """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
-    for kind in ("model", "task"):
-        empty = [name is None or not str(name).strip() for name in table[kind]]
-        if any(empty) and not all(empty):
-            rule = f"name the {kind} in every row of {table.file.name}, or in none"
-            got = f"an empty cell in row {empty.index(True) + 1}"
-            raise InvalidInputError.of(argument, "missing", rule, got)
-
-
-def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str], argument: str) -> list[TrialText]:
+def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str]) -> list[TrialText]:
     """Return the text of a row, or those of the trials in its lists, and the right answer."""
     score, response, right = (row.get(columns.get(kind, "")) for kind in ("score", *_ON_DEMAND))
     if not isinstance(score, list):
         return one_text(written(response), right)
     if not isinstance(response, list) or len(response) != len(score):
         rule = f"have a list in column {columns['response']} where {columns['score']} has one"
-        raise InvalidInputError.of(argument, "shape", rule, "none, or one of another length")
+        raise InvalidInputError.of("RUN", "shape", rule, "none, or one of another length")
     return [text for part in response for text in one_text(written(part), right)]
 
 
-def _split_lists(table: TrialTable, argument: str) -> list[int] | None:
+def _split_lists(table: TrialTable) -> list[int] | None:
     """Give every trial of a list a row; return the trials' places, None where there are no lists.
 
     Of the other columns a list of that length has an element for each trial; what else stands in
@@ -241,7 +222,7 @@ def _split_lists(table: TrialTable, argument: str) -> list[int] | None:
             if not size or (kind in _PER_TRIAL and n_values not in (None, size)):
                 rule = f"have lists of one length, 1 or more, in a row of {table.file.name}"
                 got = f"{size} in column {table.columns['score']}, {n_values} in {name} (row {row})"
-                raise InvalidInputError.of(argument, "shape", rule, got)
+                raise InvalidInputError.of("RUN", "shape", rule, got)
             shared = None if kind in _MEASURED else value
             column += value if n_values == size else [shared] * size
         table.by_name[name] = column
@@ -287,7 +268,8 @@ def _read_measurements(table: TrialTable) -> None:
 
 def _tell_agents_apart(table: TrialTable) -> None:
     """Keep systems of one model apart, such as agents."""
-    for other in table.others("model") if table["model"] else []:
+    are_named = all(str(name or "").strip() for name in table["model"])
+    for other in table.others("model") if are_named else []:
         models = table["model"]
         pairs = [f"{m} ({name})" for m, name in zip(models, table.by_name[other], strict=True)]
         if len(set(pairs)) > len(set(map(str, models))):

@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
 from lm_eval_bayes.runs.readers.json_files import name_of
 from lm_eval_bayes.runs.readers.text_files import JsonLines
+
+#: What reading a record again may raise where it is another one.
+_UNLIKE_BEFORE = (*UNREADABLE, ValueError, TypeError, AttributeError, LookupError, RecursionError)
 
 #: Returns the texts of the trials of a record.
 TextsOf = Callable[[Mapping[str, Any]], Sequence[TrialText]]
@@ -70,7 +74,7 @@ class Records:
                 texts.append(of_record[trial] if trial < len(of_record) else TrialText(None))
         except InvalidInputError:
             raise
-        except (*UNREADABLE, ValueError, TypeError, LookupError, RecursionError) as error:
+        except _UNLIKE_BEFORE as error:
             raise self.changed(getattr(error, "strerror", None) or str(error)) from None
         return texts
 
@@ -126,13 +130,9 @@ class LineRecords(Records):
 
     def record(self, number: int) -> Sequence[TrialText]:
         """Return the texts of a line."""
-        offset = self.offsets[number]
         with self.check().open("rb") as file:
-            file.seek(offset)
-            row = json.loads(file.readline().decode("utf-8-sig"))
-        if not isinstance(row, dict):
-            raise self.changed(f"no object at byte {offset:,}")
-        return self.texts_of(row)
+            file.seek(self.offsets[number])
+            return self.texts_of(json.loads(file.readline().decode("utf-8-sig")))
 
 
 class SpooledRecords(Records):
@@ -172,20 +172,30 @@ class SpooledRecords(Records):
         return offsets
 
 
-def lines_log(lines: JsonLines, texts_of: TextsOf) -> TextLog:
-    """Return the texts of a file of JSON lines, after it was read.
+def texts_log(
+    file: Path,
+    rows: Iterable[Mapping[str, Any]],
+    texts_of: TextsOf,
+    again: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+) -> TextLog:
+    """Return the texts of a file, after its rows were read.
 
     Parameters
     ----------
-    lines : JsonLines
-        The lines; a record is one of its objects.
+    file : Path
+        The file.
+    rows : iterable of mapping
+        Its rows, each a record. Those of JSON lines are found by their places.
     texts_of : callable
-        Returns the texts of an object.
+        Returns the texts of a row.
+    again : callable, optional
+        Reads the rows again, by default as JSON lines; called for a file that is not read at any
+        place.
     """
-    if lines.random_access:
-        return LineRecords(lines, texts_of)
-    again = JsonLines(lines.file, lines.argument, unique_keys=False)
-    return SpooledRecords(lines.file, records=lambda: map(texts_of, again))
+    if isinstance(rows, JsonLines) and rows.random_access:
+        return LineRecords(rows, texts_of)
+    read = again or partial(JsonLines, file, unique_keys=False)
+    return SpooledRecords(file, records=lambda: map(texts_of, read()))
 
 
 def one_text(text: object, *right_answers: object) -> list[TrialText]:

@@ -26,6 +26,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     is_numbered_trial,
     is_trial_word,
 )
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import CSV
 from lm_eval_bayes.runs.readers.text_files import csv_lines, file_argument
@@ -52,9 +53,9 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 Matrices = tuple[Rows, tuple[float, ...], list[str]]
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is CSV or of arrays; other tables are tried before."""
-    return plain_name(file).suffix in CSV or file.suffix in ARRAYS
+    return file.suffix in CSV or file.path.suffix in ARRAYS
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -75,13 +76,7 @@ def read(file: Path, query: Query) -> FileContents:
         named = file_argument(file, model)
         runs.append(
             PartialRun(
-                model,
-                task,
-                (str(file),),
-                questions,
-                trials,
-                arguments=named,
-                weights=weights,
+                model, task, (str(file),), questions, trials, arguments=named, weights=weights
             )
         )
     of_file = tuple(f"{file.name}: {note}" for note in notes)
@@ -114,14 +109,14 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
     InvalidInputError
         If a cell holds anything else, a question occurs twice, or a row without ids is empty.
     """
-    table = list(csv_lines(path, query.argument))
+    table = list(csv_lines(path))
     first = [cell.strip() for cell in table[0]]
     has_header = _is_header(first, table)
     names, body = (first, table[1:]) if has_header else ([""] * len(first), table)
     special = _special_columns(names) if has_header else {}
     values = [i for i in range(len(names)) if i not in special.values()]
     if not values or not body:
-        raise InvalidInputError.of(query.argument, "empty", f"hold outcomes ({path.name})", "none")
+        raise InvalidInputError.of("RUN", "empty", f"hold outcomes ({path.name})", "none")
     numbered = all(is_numbered_trial(names[i]) or not names[i] for i in values)
     is_one = "trial" in special and len(values) == 1
     are_models = not (numbered or is_one or "model" in special)
@@ -129,11 +124,11 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
     if are_models and trials:
         rule = f"have columns of trials or of models in {path.name}, not both"
         got = ", ".join(names[i] for i in values)
-        raise InvalidInputError.of(query.argument, "conflict", rule, got)
+        raise InvalidInputError.of("RUN", "conflict", rule, got)
     repeated = [name for name in trials if names.count(name) > 1]
     if repeated:
         rule = f"have one column {repeated[0]} in {path.name}"
-        raise InvalidInputError.of(query.argument, "duplicate", rule, names.count(repeated[0]))
+        raise InvalidInputError.of("RUN", "duplicate", rule, names.count(repeated[0]))
     labels: dict[str, str] = {}
     if "id" in special:
         body = [cells for cells in body if any(map(str.strip, cells))]
@@ -150,14 +145,14 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
         if is_empty or tuple(key.values()) in seen:
             rule = f"name every question once, and have no empty row, in {path.name}"
             got = f"{'nothing' if is_empty else key['id']} in {where}"
-            raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+            raise InvalidInputError.of("RUN", "duplicate", rule, got)
         seen.add(tuple(key.values()))
         for i in values:
             value = _category(cells[i])
             if value is None:
                 got = f"{cells[i]!r} in {where}, column {i + 1}"
                 rule = _CATEGORIES.format(path.name)
-                raise InvalidInputError.of(query.argument, "range", rule, got)
+                raise InvalidInputError.of("RUN", "range", rule, got)
             of_model = rows.setdefault((names[i] if are_models else key["model"], key["task"]), {})
             of_model.setdefault(labels.get(key["id"], key["id"]), []).append(value)
     notes = _notes(rows, labels, first, has_header)
@@ -246,27 +241,27 @@ def matrices_of_arrays(path: Path, query: Query) -> Matrices:
     InvalidInputError
         If the file holds no such matrix, or something else in one.
     """
-    arrays = _arrays(path, query.argument)
+    arrays = _arrays(path)
     fitting = {n: a for n, a in arrays.items() if a.ndim in (2, 3) and a.dtype.kind in "biuf"}
     first = next((name for name in _OUTCOMES if name in fitting), None)
     if first and len(fitting) > 1:
         rule = (
             f"hold the array {first} alone in {path.name}, or arrays that are named by their tasks"
         )
-        raise InvalidInputError.of(query.argument, "conflict", rule, ", ".join(fitting))
+        raise InvalidInputError.of("RUN", "conflict", rule, ", ".join(fitting))
     chosen = [name for name in fitting if name == (first or query.task)] or list(fitting)
     if not chosen or any(0 in fitting[name].shape for name in chosen):
         rule = f"hold outcome matrices (M, N) or (L, M, N) in {path.name}, M >= 1 and N >= 1"
         got = ", ".join(f"{name} {a.dtype} {a.shape}" for name, a in arrays.items()) or "no array"
-        raise InvalidInputError.of(query.argument, "shape", rule, got)
+        raise InvalidInputError.of("RUN", "shape", rule, got)
     weights = tuple(check_weights(arrays.get("weights", (0.0, 1.0))).tolist())
     rows: Rows = {}
     for name in chosen:
         matrix = fitting[name].astype(np.float64)
-        _check_categories(matrix, len(weights) - 1, f"array {name} of {path.name}", query.argument)
+        _check_categories(matrix, len(weights) - 1, f"array {name} of {path.name}")
         stacked = matrix if matrix.ndim == 3 else matrix[None]
         numbered = [f"{path.stem} {i + 1}" for i in range(len(stacked))]
-        named = partial(_names_in, arrays, path, query.argument)
+        named = partial(_names_in, arrays, path)
         models = named(MODELS, numbered if len(stacked) > 1 else [path.stem])
         ids = named(IDS, _numbers(0, stacked.shape[1]))
         is_task = first is None and not (len(chosen) == 1 and name.startswith("arr_"))
@@ -276,16 +271,16 @@ def matrices_of_arrays(path: Path, query: Query) -> Matrices:
     return rows, weights, []
 
 
-def _check_categories(matrix: npt.NDArray[np.float64], top: int, what: str, argument: str) -> None:
+def _check_categories(matrix: npt.NDArray[np.float64], top: int, what: str) -> None:
     """Refuse a matrix with anything but NaN and the whole numbers up to a category."""
     valid = np.isnan(matrix) | ((matrix >= 0) & (matrix <= top) & (matrix == np.floor(matrix)))
     if not valid.all():
         at = tuple(np.argwhere(~valid)[0].tolist())
         rule = f"hold categories 0..{top} in the {what}; an array `weights` has one score for each"
-        raise InvalidInputError.of(argument, "range", rule, f"{matrix[at]:g} at {at}")
+        raise InvalidInputError.of("RUN", "range", rule, f"{matrix[at]:g} at {at}")
 
 
-def _arrays(path: Path, argument: str) -> dict[str, npt.NDArray[Any]]:
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a file by name.
 
     Raises
@@ -306,15 +301,11 @@ def _arrays(path: Path, argument: str) -> dict[str, npt.NDArray[Any]]:
     except Exception as error:
         # zipfile, zlib and numpy raise errors of many kinds on a file that only looks like one
         rule = f"have a file of arrays of numbers and names in {path.name}"
-        raise InvalidInputError.of(argument, "damaged", rule, error_line(error)) from None
+        raise InvalidInputError.of("RUN", "damaged", rule, error_line(error)) from None
 
 
 def _names_in(
-    arrays: dict[str, npt.NDArray[Any]],
-    path: Path,
-    argument: str,
-    aliases: frozenset[str],
-    default: list[str],
+    arrays: dict[str, npt.NDArray[Any]], path: Path, aliases: frozenset[str], default: list[str]
 ) -> list[str]:
     """Return the names in the first array that has one of these names, as many as by default."""
     name = next((key for key in arrays if key in aliases), None)
@@ -325,5 +316,5 @@ def _names_in(
     if len(names) != len(default) or len(set(names)) < len(names) or not all(names):
         rule = f"hold {len(default)} different names in the array {name} of {path.name}"
         got = f"{len(names)} of them: {first_names(names)}"
-        raise InvalidInputError.of(argument, "duplicate", rule, got)
+        raise InvalidInputError.of("RUN", "duplicate", rule, got)
     return names

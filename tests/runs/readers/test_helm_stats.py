@@ -7,6 +7,7 @@ from _support.tool_logs import outcomes_of, written
 
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS
+from lm_eval_bayes.runs.readers.log_file import LogFile
 
 RIGHT = {"id1": [1, 0], "id2": [1, 1], "id3": [0, 0]}
 TASK = "mmlu:subject=anatomy,method=joint"
@@ -27,7 +28,7 @@ def test_instances_are_questions_and_train_trials_their_trials(run):
     saved = read_runs([run])
     assert (saved.tasks, saved.runs[0].metric, saved.runs[0].tokens) == ((TASK,), "exact_match", 42)
     assert "3 trials of perturbed instances" in saved.warnings[0]
-    claims = [f.name for f in FORMATS if f.reader.is_mine(run / "per_instance_stats.json")]
+    claims = [f.name for f in FORMATS if f.reader.is_mine(LogFile(run / "per_instance_stats.json"))]
     assert claims == ["HELM"]
 
 

@@ -38,7 +38,7 @@ def reader(monkeypatch):
     assert len(code.splitlines()) < 60
     module = types.ModuleType("shaker_answers")
     exec(compile(code, "shaker_answers.py", "exec"), module.__dict__)
-    format = formats.Format("shaker", "shaken*.jsonl", "no real files", module, ("shaken*.jsonl",))
+    format = formats.Format("shaker", "shaken*.jsonl", module, ("shaken*.jsonl",))
     monkeypatch.setattr(formats, "FORMATS", (format, *formats.FORMATS))
 
 

@@ -8,7 +8,9 @@ from _support.errors import refused
 from _support.tool_logs import DATA
 
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers import log_file
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.store.locations import store_of
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -47,7 +49,7 @@ PATHS = {
 def test_a_file_is_of_one_format(path):
     assert recognise(path)[0].name == PATHS[path]
     file = path if path.is_file() else recognise(path)[1].files[0]
-    claims = [f.name for f in FORMATS if file.is_file() and f.reader.is_mine(file)]
+    claims = [f.name for f in FORMATS if file.is_file() and f.reader.is_mine(LogFile(file))]
     assert [name for name in claims if name not in GENERAL] in ([], [PATHS[path]])
 
 
@@ -76,12 +78,25 @@ def test_files_of_other_tools_in_a_folder_are_named(tmp_path):
         ("promptfoo.jsonl", PROMPTFOO, "missing-column"),
         ("run_samples.jsonl", EVERY_EVAL_EVER, "missing-column"),
         ("lines.jsonl", b"\n\n", "empty"),
+        ("object.jsonl", b"{}\n", "empty"),
+        ("cut.json", b'[{"a": 1}, {"a"', "damaged"),
+        ("other.json", b'[{"a": 1}]', "path"),
     ],
 )
 def test_what_is_wrong_with_a_file_of_no_tool(tmp_path, name, content, rule):
     (tmp_path / name).write_bytes(content)
     with refused("RUN", rule):
         read_runs([tmp_path / name])
+
+
+def test_a_file_is_read_once_for_all_formats(tmp_path, monkeypatch):
+    paths = []
+    monkeypatch.setattr(log_file, "beginning", lambda path: paths.append(path) or b"{}")
+    file = tmp_path / "results.json"
+    file.write_text("{}")
+    with refused("RUN", "path"):
+        recognise(file)
+    assert paths == [file]
 
 
 def test_what_is_wrong_with_a_folder_of_no_tool(tmp_path):

@@ -55,7 +55,7 @@ LINES = st.sampled_from(
 def test_the_objects_are_those_at_their_offsets(tmp_path_factory, lines, ends):
     path = tmp_path_factory.mktemp("lines") / "t.jsonl"
     path.write_bytes(b"\n".join(lines) + (b"\n" if ends else b""))
-    log = JsonLines(path, "RUN", unique_keys=False)
+    log = JsonLines(path, unique_keys=False)
     try:
         rows = [repr(row) for row in log]
     except InvalidInputError:

@@ -253,7 +253,7 @@ def test_scores_have_no_clusters(read):
         ("question,score\n", "empty", "none"),
         ("question,score,cluster\na,1,I\na,0,II\n", "mismatch", "I and II"),
         ("question,score,score\na,1,0\nb,1,0\n", "duplicate", 2),
-        ("model,question,trial,score\nm,a,0,1\n,a,1,0\n", "missing", "an empty cell in row 2"),
+        ("model,question,trial,score\nm,a,0,1\n,a,1,0\n", "missing", "none in row 2"),
         ("agent,run,resolved\na,1,1\na,2,0\n", "missing-column", None),
         ("question,epoch1,epoch2,error\na,1,0,0\n", "conflict", "epoch1, epoch2, error"),
         ("id,accuracy,n\na,0.5,64\n", "range", None),
