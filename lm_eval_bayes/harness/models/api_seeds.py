@@ -2,18 +2,18 @@
 
 The harness's `local-completions` and its relatives put the model argument `seed` (1234 by default)
 into each request, so a server that honours seeds answers the N clones of a question with one text
-N times. During an evaluation, the payload of trial i of a prompt carries hash(seed + i, prompt)
-instead. Requests of other tasks keep the harness's seed.
+N times. During an evaluation, the i-th payload of a prompt carries hash(seed + i, prompt) instead;
+one that the harness sends again after a failure takes the next number. Requests of other tasks keep
+the harness's seed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import json
 import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -115,68 +115,33 @@ def _check_room(model: Any, requests: Sequence[Any], longest: int) -> None:
         r.args[1].get("max_gen_toks", getattr(model, "_max_gen_toks", 256)) for r in requests
     )
     if longest + wanted > model.max_length:
-        sentence = (
-            f"the longest prompt has {longest} tokens and max_gen_toks is {wanted}, but the API "
-            f"backend's max_length leaves {model.max_length} in all, so it would cut the prompt; "
-            "pass the model's true context in --model_args max_length=..., or fewer max_gen_toks"
+        rule = (
+            f"leave room for the longest prompt ({longest} tokens) in the model's context "
+            f"(max_length) of {model.max_length} tokens, or it would be cut; pass the true context "
+            "in --model_args max_length=..., or fewer max_gen_toks"
         )
-        raise TaskConfigError(sentence, "range", "max_gen_toks", wanted)
+        raise TaskConfigError.of("max_gen_toks", "range", rule, wanted)
 
 
 @contextmanager
 def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
     if getattr(model, "_batch_size", 1) > 1:
-        sentence = (
-            f"`batch_size` must be 1 for repeated sampling over an API; got {model._batch_size} "
-            "(one seed serves a whole batch, so the trials in it would be one answer repeated; "
-            "use num_concurrent=... for speed)"
-        )
-        raise TaskConfigError(sentence, "conflict", "batch_size", model._batch_size)
+        rule = "be 1 for trials over an API, where one seed serves a batch (see num_concurrent)"
+        raise TaskConfigError.of("batch_size", "conflict", rule, model._batch_size)
     keys = _prompt_keys(model, requests)
-    issued: defaultdict[str, int] = defaultdict(int)
-    by_task: dict[Any, int] = {}
+    issued: Counter[str] = Counter()
 
     def seeding(create_payload: Callable[..., Any]) -> Callable[..., Any]:
         def seeded_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
             prompt = keys.get(_key(messages))
             if prompt is not None and kwargs.get("generate"):
-                # A retry runs in its request's own asyncio task and keeps its seed.
-                task = _current_task()
-                seed = by_task.get(task)
-                if seed is None:
-                    seed = trial_seed(int(kwargs.get("seed") or 0), issued[prompt], prompt)
-                    issued[prompt] += 1
-                    if task is not None:
-                        by_task[task] = seed
-                kwargs["seed"] = seed
+                kwargs["seed"] = trial_seed(int(kwargs.get("seed") or 0), issued[prompt], prompt)
+                issued[prompt] += 1
             return create_payload(messages, *args, **kwargs)
 
         return seeded_payload
 
-    def keeping_trials(model_call: Callable[..., Any]) -> Callable[..., Any]:
-        def call(messages: Any, *args: Any, **kwargs: Any) -> Any:
-            before = dict(issued)
-            try:
-                return model_call(messages, *args, **kwargs)
-            except Exception:
-                # The retry that follows is the same trial.
-                issued.clear()
-                issued.update(before)
-                raise
-
-        return call
-
-    with (
-        patches.applied(patches.API_PAYLOAD, seeding, model) as problem,
-        patches.applied(patches.API_CALL, keeping_trials, model),
-    ):
+    with patches.applied(patches.API_PAYLOAD, seeding, model) as problem:
         if problem is not None:
             _warn(problem)
         yield
-
-
-def _current_task() -> Any:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
