@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import email.utils
 import inspect
 import json
 import logging
@@ -26,7 +25,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -247,17 +246,6 @@ class Client:
             for job in jobs:  # shared by all workers: each takes the next one
                 report(await do(job))
 
-        async with self._connected(concurrency):
-            workers = [asyncio.ensure_future(work()) for _ in range(concurrency)]
-            try:
-                await asyncio.gather(*workers)
-            finally:
-                for worker in workers:
-                    worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
-
-    @contextlib.asynccontextmanager
-    async def _connected(self, concurrency: int) -> AsyncIterator[None]:
         import aiohttp
 
         tls: ssl.SSLContext | bool = self.verify
@@ -268,10 +256,16 @@ class Client:
             keep_alive["socket_factory"] = _keep_alive_socket
         self._turns = asyncio.Lock()
         async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=concurrency, ssl=tls, **keep_alive),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls, **keep_alive),
             headers=dict(self.headers),
         ) as self._session:
-            yield
+            workers = [asyncio.ensure_future(work()) for _ in range(concurrency)]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
 
     async def ask(
         self,
@@ -369,7 +363,7 @@ class Client:
             return
         self.unchecked = False
         if sentence is not None:
-            self.given_up = RequestFailed(sentence, retry=False, fatal=True)
+            self.given_up = RequestFailed(self._shown(sentence), retry=False, fatal=True)
 
     async def _exchange(self, url: str, payload: Mapping[str, Any] | None = None) -> Any:
         """Send one request, a GET without payload, and return the JSON of its answer."""
@@ -386,23 +380,20 @@ class Client:
                 proxy=_proxy(url),
             ) as response:
                 raw = await _body(response)
-                if response.status != 200:
-                    raise refusal(response.status, raw, response.headers.get("Retry-After"))
-            body = json.loads(raw)
+            if response.status != 200:
+                raise refusal(response.status, raw, response.headers.get("Retry-After"))
+            body = _json(raw)
             error = body.get("error") if isinstance(body, dict) else None
             if error:
                 code: Any = error.get("code") if isinstance(error, dict) else None
                 raise refusal(code if code in range(400, 600) else 500, raw)
             return body
         except asyncio.TimeoutError as error:
-            raise RequestFailed(f"no answer within {seconds:g} s (timeout=)") from error
+            raise RequestFailed(f"no answer within {seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             fatal = isinstance(error, (aiohttp.InvalidURL, aiohttp.ClientSSLError))
             text = self._shown(str(error) or type(error).__name__)
             raise RequestFailed(f"no connection: {text}", retry=not fatal, fatal=fatal) from error
-        except (ValueError, RecursionError) as error:
-            text = self._shown(raw[:_MAX_QUOTED].decode("utf-8", "replace"))
-            raise RequestFailed(f"the answer is no JSON: {text}") from error
         except RequestFailed as failure:
             failure.args = (self._shown(str(failure)),)
             raise
@@ -450,7 +441,7 @@ def refusal(status: int, raw: bytes, retry_after: str | None = None) -> RequestF
     >>> str(refusal(429, b'{"detail": "slow down"}', "7"))
     'HTTP 429: slow down (Retry-After: 7 s)'
     """
-    reason, wait_s = _reason(raw), seconds_of(retry_after)
+    reason, wait_s = _reason(raw), _seconds(retry_after)
     sentence = f"HTTP {status}" + (f", it {_FATAL[status]}" if status in _FATAL else "")
     if reason and status not in (401, 403):  # whose reason may quote the key
         sentence += f": {reason}"
@@ -466,6 +457,14 @@ def refusal(status: int, raw: bytes, retry_after: str | None = None) -> RequestF
         retry=retry and not no_quota,
         fatal=status in _FATAL or no_quota,
     )
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        text = raw[:_MAX_QUOTED].decode("utf-8", "replace")
+        raise RequestFailed(f"the answer is no JSON: {text}") from error
 
 
 def _reason(raw: bytes) -> str:
@@ -489,25 +488,13 @@ def _reason(raw: bytes) -> str:
     return " ".join(text for text in texts if isinstance(text, str)) or json.dumps(body)
 
 
-def seconds_of(retry_after: str | None) -> float | None:
-    """Parse the header Retry-After: seconds, or a date.
-
-    Examples
-    --------
-    >>> seconds_of("1.5"), seconds_of("soon"), seconds_of(None)
-    (1.5, None, None)
-    >>> seconds_of("Wed, 21 Oct 2015 07:28:00 GMT")
-    0.0
-    """
+def _seconds(retry_after: str | None) -> float | None:
+    """Return the seconds of the header Retry-After; None of a date, which few servers send."""
     try:
         seconds = float(retry_after or "")
     except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(retry_after or "").timestamp() - time.time()
-        except (TypeError, ValueError):
-            return None
-    # neither the past nor NaN is a time to wait
-    return seconds if seconds > 0 else 0.0
+        return None
+    return seconds if seconds > 0 else 0.0  # not of NaN either
 
 
 def api_of(url: str) -> str:

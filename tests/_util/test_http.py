@@ -49,8 +49,8 @@ def test_a_body_is_bounded_also_decompressed(monkeypatch, compressed):
 def test_an_eternal_429_ends_and_its_retry_after_is_shown(monkeypatch, caplog):
     monkeypatch.setattr(http, "_WARNED_S", 0.1)
     busy = error(429, "slow down", Retry_After="0.1")
+    began = time.monotonic()
     with serving(lambda number, body: busy) as server, pytest.raises(RequestFailed) as caught:
-        began = time.monotonic()
         asked(server, n=20, concurrency=4, attempts=5)
     # five pauses, each as long as the server asked for; four requests after each
     assert 0.4 <= time.monotonic() - began < 5
@@ -77,9 +77,9 @@ def test_a_redirect_is_refused_and_the_key_goes_nowhere():
 
 def test_the_text_of_a_server_is_no_command_to_a_runner_of_jobs():
     hostile = "::error::x ##[add-mask]y ##vso[task.x]z \x1b[31mred \u202e"
-    with serving(lambda number, body: error(400, hostile)) as server:
-        with pytest.raises(RequestFailed) as caught:
-            asked(server)
+    act = error(400, hostile)
+    with serving(lambda number, body: act) as server, pytest.raises(RequestFailed) as caught:
+        asked(server)
     shown = str(caught.value)
     assert "add-mask" in shown
     for command in ("##[", "##vso[", "\x1b", "\u202e"):

@@ -134,9 +134,8 @@ class TrialClient:
         if "content_missing" in signals:
             self.warn_once(
                 "content",
-                "the server sent an answer without content (%s), which counts as an empty one; a "
+                "the server sent an answer without content, which counts as an empty one; a "
                 "reasoning model at its max_gen_toks does that",
-                trial.finish_reason,
             )
         if signals.get("prompt_truncated"):
             self.warn_once(
