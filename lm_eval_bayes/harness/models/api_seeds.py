@@ -104,23 +104,14 @@ def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[Hashable, str]:
         text = prompt_text(context)
         keys[context if isinstance(context, str) else _key(json.loads(text))] = text
     if getattr(model, "tokenized_requests", False):
+        from lm_eval_bayes.harness.models.openai.request import check_room
+
         encoded = model.tok_encode(distinct, add_special_tokens=model.add_bos_token)
-        _check_room(model, requests, max(map(len, encoded)))
+        default = getattr(model, "_max_gen_toks", 256)
+        wanted = max(r.args[1].get("max_gen_toks", default) for r in requests)
+        check_room([(max(map(len, encoded)), wanted)], model.max_length)
         keys |= {tuple(e): str(c) for e, c in zip(encoded, distinct, strict=True)}
     return keys
-
-
-def _check_room(model: Any, requests: Sequence[Any], longest: int) -> None:
-    wanted = max(
-        r.args[1].get("max_gen_toks", getattr(model, "_max_gen_toks", 256)) for r in requests
-    )
-    if longest + wanted > model.max_length:
-        rule = (
-            f"leave room for the longest prompt ({longest} tokens) in the model's context "
-            f"(max_length) of {model.max_length} tokens, or it would be cut; pass the true context "
-            "in --model_args max_length=..., or fewer max_gen_toks"
-        )
-        raise TaskConfigError.of("max_gen_toks", "range", rule, wanted)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.http import RequestFailed
@@ -288,17 +288,13 @@ def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) ->
     return dict(zip(contexts, encoded, strict=True))
 
 
-def check_room(
-    requests: Sequence[TrialRequest], messages: Mapping[str, Any], room: int | None
-) -> None:
+def check_room(lengths: Iterable[tuple[int, int]], room: int | None) -> None:
     """Check that prompts and completions fit the model's context.
 
     Parameters
     ----------
-    requests : sequence of TrialRequest
-        The trials.
-    messages : mapping
-        What is sent, by prompt; text, which only the server can count, counts as 0 tokens.
+    lengths : iterable of (int, int)
+        Tokens of the prompt, 0 where only the server can count them, and of the completion.
     room : int or None
         Context length in tokens; None if it is unknown.
 
@@ -307,10 +303,6 @@ def check_room(
     TaskConfigError
         If they do not fit.
     """
-    lengths = [
-        (token_count(messages[request.prompt]) or 0, request.kwargs["max_gen_toks"])
-        for request in requests
-    ]
     prompt, completion = max(lengths, key=sum)
     if room is not None and prompt + completion > room:
         rule = (

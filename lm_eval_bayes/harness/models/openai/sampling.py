@@ -33,6 +33,7 @@ from lm_eval_bayes.harness.models.openai.request import (
     check_room,
     prompts_to_send,
     timeout_s,
+    token_count,
 )
 from lm_eval_bayes.harness.models.openai.responses import ServerError, TrialsFailedError
 from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
@@ -42,11 +43,14 @@ from lm_eval_bayes.harness.models.openai.served_models import (
     served_model,
     server_address,
 )
-from lm_eval_bayes.runs.model_arguments import Kind, keyed, kind_of, secret_texts
+from lm_eval_bayes.runs.model_arguments import keyed, secret_texts
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
+
+#: The harness's arguments that are read here too.
+_READ_AGAIN = ("timeout", "max_retries", "max_length", "tokenizer", "revision", "think_end_token")
 
 #: Attempts per request by default: the harness's 3 end within seconds, while a restarting server
 #: needs a minute or two, as long as ten attempts take.
@@ -84,9 +88,7 @@ class OpenAISampling(SamplingMixin):
             rule = "be ignored, for a server that ignores them, or left out"
             raise ModelConfigError.of("seeds", "choice", rule, seeds)
         self.seeded = seeds is None
-        self._given = {
-            name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET
-        }
+        self._given = {name: kwargs[name] for name in _READ_AGAIN if name in kwargs}
         self._endpoint = endpoint
         if kwargs.get("base_url"):  # before the harness's class asks it for a tokenizer
             server_address(kwargs["base_url"])
@@ -166,11 +168,14 @@ class OpenAISampling(SamplingMixin):
         self._ask_server()
         self._payloads.check(questions, self.warn_once)
         messages = prompts_to_send(self, questions, self._payloads.chat)
-        check_room(questions, messages, self._room())
-        longest = max(int(request.kwargs["max_gen_toks"]) for request in questions)
+        lengths = [
+            (token_count(messages[request.prompt]) or 0, request.kwargs["max_gen_toks"])
+            for request in questions
+        ]
+        check_room(lengths, self._room())
         client = TrialClient(
             self._client(
-                timeout_s(longest, self._given.get("timeout")),
+                timeout_s(max(length for _, length in lengths), self._given.get("timeout")),
                 max(1, int(self._given.get("max_retries", ATTEMPTS))),
             ),
             self._payloads,
@@ -247,12 +252,8 @@ class OpenAISampling(SamplingMixin):
         With it the stored trials of a server that is down can be read.
         """
         own = self._own_fingerprint()
-        of_stored = [{**own, "served": recorded.get("served")} for recorded in stored]
-        equal = [
-            fingerprint
-            for fingerprint, recorded in zip(of_stored, stored, strict=True)
-            if keyed(fingerprint)[0] == keyed(recorded)[0]
-        ]
+        pairs = [({**own, "served": recorded.get("served")}, recorded) for recorded in stored]
+        equal = [ours for ours, recorded in pairs if keyed(ours)[0] == keyed(recorded)[0]]
         if len(equal) != 1:
             return None
         self._expected = equal[0]["served"]
@@ -367,37 +368,36 @@ class OpenAISampling(SamplingMixin):
         ModelConfigError, ServerError
             See :meth:`prepare`.
         """
-        host = server_address(self.base_url)
-        if not self._is_up:
-            log.warning("whether %s honours seeds is not known: it does not answer yet", host)
-            return
-        ignored = (
-            "give seeds=ignored to sample without seeds, which the results then say (no trial can "
-            "be reproduced from its seed)"
-        )
-        try:
-            verdict = check_seeds(
-                lambda prompt, seed: self._short_text(request, prompt, seed), request.seed
-            )
-        except RequestFailed as failure:
-            if failure.fatal:
-                raise ServerError(f"{host} refuses all requests: {failure}") from failure
-            if "seed" not in failure.reason or failure.retry or not self.seeded:
-                log.warning("whether %s honours seeds is not known: %s", host, failure)
-                return
-            verdict, problem = Verdict.IGNORED, f"refuses the seeds of requests; {ignored}"
-        else:
-            problem = f"ignores seeds: it gave different texts for one seed; {ignored}"
+        host, why = server_address(self.base_url), "it does not answer yet"
+        verdict = Verdict.UNKNOWN
+        if self._is_up:
+            why = "it sent empty texts"
+            try:
+                verdict = check_seeds(
+                    lambda prompt, seed: self._short_text(request, prompt, seed), request.seed
+                )
+            except RequestFailed as failure:
+                if failure.fatal:
+                    raise ServerError(f"{host} refuses all requests: {failure}") from failure
+                why = str(failure)
+                if "seed" in failure.reason and not failure.retry:
+                    verdict = Verdict.IGNORED
         if verdict is Verdict.UNKNOWN:
-            log.warning("whether %s honours seeds is not known: it sent empty texts", host)
-        if verdict is Verdict.ONE_TEXT:
-            problem = (
-                "gave one text for different requests at temperature 1, which all trials of a "
-                "question would be; does it cache answers, or use a fixed seed (SGLang without "
-                "seeds does)?"
+            log.warning("whether %s honours seeds is not known: %s", host, why)
+        elif verdict is Verdict.ONE_TEXT:
+            sentence = (
+                f"{host} gave one text for different requests at temperature 1, which all trials "
+                "of a question would be; does it cache answers, or use a fixed seed (SGLang "
+                "without seeds does)?"
             )
-        if verdict is Verdict.ONE_TEXT or (verdict is Verdict.IGNORED and self.seeded):
-            raise ModelConfigError(f"{host} {problem}", "unsupported", "seeds", verdict)
+            raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
+        elif verdict is Verdict.IGNORED and self.seeded:
+            sentence = (
+                f"{host} ignores or refuses the seeds of requests; give seeds=ignored to sample "
+                "without seeds, which the results then say (no trial can be reproduced from its "
+                "seed)"
+            )
+            raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
 
     def _short_text(self, request: TrialRequest, prompt: str, seed: int) -> str:
         """Return the server's short text for a prompt and a seed, at temperature 1.
