@@ -7,7 +7,7 @@ The rules of :class:`Client`:
 - Where nothing was answered since a failed request was sent, no request at all is sent for such a
   time; nor where the server is busy (HTTP 429, or a Retry-After), at least for as long as it asks
   for, up to ten minutes. Being busy is no attempt of the request.
-- After a pause of a server that was not busy, it is asked whether it still is the same one.
+- After a pause for anything but HTTP 429 the server is asked whether it still is the same one.
 - The server is given up, so that no request is sent any more, when it refuses every request (a
   wrong key or path), or after `attempts` pauses without an answer.
 """
@@ -423,7 +423,7 @@ class Client:
                 self._paused_at = now
             pause = _pause_s(self._pauses, failure.wait_s)
             self._resumes_at = max(self._resumes_at, now + pause)
-            self.unchecked |= not failure.busy
+            self.unchecked |= failure.status != 429
             level = logging.WARNING if pause >= _WARNED_S else logging.INFO
             log.log(level, "the server gets no request for %.1f s: %s", pause, failure)
             if self._pauses >= max(self.attempts, _FEWEST_PAUSES):
