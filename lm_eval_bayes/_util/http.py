@@ -164,12 +164,10 @@ class Client:
     changed: Callable[[Any], str | None] = lambda models: None
     unchecked: bool = False
     given_up: RequestFailed | None = field(default=None, init=False)
-    _running: int = field(default=0, init=False)
-    #: How many pauses there were since the last answer, when the last one began, and its end.
-    _pauses: int = field(default=0, init=False)
-    _answered_at: float = field(default=-1.0, init=False)
-    _paused_at: float = field(default=-1.0, init=False)
-    _resumes_at: float = field(default=0.0, init=False)
+    #: Requests that run, and pauses since the last answer.
+    _running = _pauses = 0
+    #: The times of the last answer, and of the begin and the end of the last pause.
+    _answered_at = _paused_at = _resumes_at = -1.0
 
     def results(
         self,
@@ -313,7 +311,6 @@ class Client:
             tries += not failure.busy
             if not failure.retry or tries >= min(attempts or self.attempts, self.attempts):
                 raise failure
-            log.info("%s; the request is sent again", failure)
             await asyncio.sleep(_pause_s(tries))
 
     async def get(self, url: str, attempts: int = _ATTEMPTS_ABOUT) -> Any:
@@ -418,16 +415,19 @@ class Client:
         elif not failure.retry:  # the request is at fault
             self._note_answer()
         elif failure.busy or self._answered_at < sent:
-            if self._paused_at < sent:  # otherwise it failed with the request of the last pause
-                self._pauses += 1
-                self._paused_at = now
+            is_new = self._paused_at < sent  # otherwise it was sent before the last pause
+            self._pauses += is_new
             pause = _pause_s(self._pauses, failure.wait_s)
             self._resumes_at = max(self._resumes_at, now + pause)
             self.unchecked |= failure.status != 429
-            level = logging.WARNING if pause >= _WARNED_S else logging.INFO
-            log.log(level, "the server gets no request for %.1f s: %s", pause, failure)
+            if is_new:
+                self._paused_at = now
+                level = logging.WARNING if pause >= _WARNED_S else logging.INFO
+                log.log(level, "the server gets no request for %.1f s: %s", pause, failure)
             if self._pauses >= max(self.attempts, _FEWEST_PAUSES):
                 self.given_up = self.given_up or failure
+        else:
+            log.info("%s; the request is sent again", failure)
 
 
 def refusal(status: int, raw: bytes, retry_after: str | None = None) -> RequestFailed:
