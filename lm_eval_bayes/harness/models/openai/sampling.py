@@ -302,7 +302,7 @@ class OpenAISampling(SamplingMixin):
             timeout_s,
             attempts,
             changed,
-            unchecked=not self._is_up,
+            unchecked=not self._is_up or self._served() != self._expected,
         )
 
     def _get(self, url: str) -> Any:
