@@ -14,7 +14,7 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,23 +83,18 @@ def _warn(problem: str) -> None:
     )
 
 
-def _key(messages: Any) -> Hashable:
+def _key(messages: Any) -> str:
     """Identify a prompt in any of the forms in which a payload gets it."""
-    if isinstance(messages, str):
-        return messages
     if isinstance(messages, (list, tuple)) and len(messages) == 1:
         only = messages[0]
-        if isinstance(only, str):
-            return only
-        if isinstance(only, (list, tuple)):
-            return tuple(only)
-    return json.dumps(messages, sort_keys=True, default=str)
+        messages = messages if isinstance(only, Mapping) else only
+    return messages if isinstance(messages, str) else json.dumps(messages, default=str)
 
 
-def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[Hashable, str]:
+def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[str, str]:
     contexts = {id(r): r.args[0] for r in requests}
     distinct = list(dict.fromkeys(contexts.values()))
-    keys: dict[Hashable, str] = {}
+    keys: dict[str, str] = {}
     for context in distinct:
         text = prompt_text(context)
         keys[context if isinstance(context, str) else _key(json.loads(text))] = text
@@ -110,7 +105,7 @@ def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[Hashable, str]:
         default = getattr(model, "_max_gen_toks", 256)
         wanted = max(r.args[1].get("max_gen_toks", default) for r in requests)
         check_room([(max(map(len, encoded)), wanted)], model.max_length)
-        keys |= {tuple(e): str(c) for e, c in zip(encoded, distinct, strict=True)}
+        keys |= {_key([e]): str(c) for e, c in zip(encoded, distinct, strict=True)}
     return keys
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.http import RequestFailed
+from lm_eval_bayes._util.validation import check_positive
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest, check_harness
@@ -341,7 +342,4 @@ def timeout_s(max_gen_toks: int, given: object) -> float:
     """
     if given is None:
         return _BASE_TIMEOUT_S + _TIMEOUT_S_A_TOKEN * max_gen_toks
-    seconds = float(str(given))
-    if not seconds > 0:
-        raise TaskConfigError.of("timeout", "range", "be a number of seconds above 0", given)
-    return seconds
+    return check_positive("timeout", float(str(given)))

@@ -86,8 +86,7 @@ def read_trial(
         If the answer does not contain exactly one finished completion.
     """
     choice = _only_choice(body)
-    finish_reason = choice.get("finish_reason") or None
-    finish_reason = None if finish_reason is None else str(finish_reason)
+    finish_reason = str(choice.get("finish_reason") or "") or None
     if finish_reason in _ABORTED:
         raise RequestFailed(f"the server aborted the answer ({finish_reason})")
     signals: dict[str, Any] = {}
