@@ -81,8 +81,10 @@ class ServerJudge:
             f"{api_of(base_url)}/{'chat/' if self._chat else ''}completions",
             {"Authorization": f"Bearer {key}"} if key else {},
             secret_texts(base_url, key),
+            changed=self._changed,
         )
-        served = self._served(f"{api_of(base_url)}/models")
+        (models,) = self._answers(self._client.get, [f"{api_of(base_url)}/models"])
+        served = self._served = self._entry(models)
         room = served.get("max_model_len")
         self.limit = max_length or (room - _CHAT_TOKENS if isinstance(room, int) else None)
         self._lead = self._find_lead()
@@ -123,16 +125,21 @@ class ServerJudge:
             sentence = f"--base-url needs aiohttp ({error}): {pip_install_extra('api')}"
             raise VerifierError(sentence, "not-installed", "--base-url") from None
 
-    def _served(self, url: str) -> Mapping[str, Any]:
+    def _entry(self, models: Any) -> Mapping[str, Any]:
         """Return what the server says about the model, if it lists its models."""
-        (body,) = self._answers(self._client.get, [url])
-        entries = mapping(body).get("data")
+        entries = mapping(models).get("data")
         listed = [mapping(entry) for entry in (entries if isinstance(entries, list) else [])]
         named = {str(entry.get("id")): entry for entry in listed}
         if named and self._name not in named:
             rule = f"be a model of the server, {', '.join(sorted(named)[:5])}"
             raise VerifierError.of("verifier", "choice", rule, self._name)
         return named.get(self._name, {})
+
+    def _changed(self, models: Any) -> str | None:
+        root = self._entry(models).get("root")
+        if root == self._served.get("root"):
+            return None
+        return f"the model is {root} now and was {self._served.get('root')}"
 
     def _payload(self, prompt: str) -> dict[str, Any]:
         body = {"model": self._name, "max_tokens": 1, "temperature": 0}

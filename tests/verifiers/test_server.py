@@ -253,6 +253,18 @@ def test_a_judge_that_is_not_there_or_gives_no_labels():
             judge_of(thinking)
 
 
+def test_a_server_that_comes_back_with_another_model_judges_nothing():
+    def script(number, body):
+        server.pages = {"/v1/models": {"data": [{"id": "judge", "root": "org/another"}]}}
+        return Act(drop=True)
+
+    with serving(only_labels(script)) as server:
+        judge = judge_of(server)
+        with refused("--base-url", "failed", None, error=VerifierError):
+            judge.scores(PROMPTS[:1])
+        assert len(server.requests) == 2  # that which finds the labels, and the dropped one
+
+
 def test_proxies_are_not_asked_for_this_machine(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
