@@ -19,6 +19,8 @@ NO_VALUE = "-"
 #: Unicode categories of control, format, surrogate, private and unassigned characters and of
 #: line separators: everything that is not a visible character.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+#: Commands to a runner of CI jobs, up to where a blank breaks them.
+_COMMAND = re.compile(r"^\s*:(?=:)|##(vso)?(?=\[)", re.IGNORECASE)
 #: Format characters that embed, override or isolate the direction of the text around them.
 _BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -304,6 +306,20 @@ def one_line(text: object, longest: int | None = None) -> str:
     if longest is None:
         return escaped
     return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
+
+
+def without_commands(line: str) -> str:
+    """Return a line that is no command to a runner of CI jobs, by a blank within one.
+
+    Those of GitHub Actions and Azure Pipelines obey "::" at the beginning of a line, also behind
+    blanks, and "##[" and "##vso[" anywhere.
+
+    Examples
+    --------
+    >>> without_commands("::add-mask::x"), without_commands("a ##[error]b")
+    (': :add-mask::x', 'a ## [error]b')
+    """
+    return _COMMAND.sub(r"\g<0> ", line)
 
 
 def begins_with_count(sentence: str) -> bool:

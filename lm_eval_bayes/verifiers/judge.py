@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
     MIN_ANSWER_CHARACTERS,
-    Calibration,
     PromptTooLongError,
-    Verdict,
     VerifierInput,
     fitted_prompt,
 )
@@ -87,28 +85,6 @@ class Judge(Protocol):
         """Release the model."""
 
 
-@dataclass(frozen=True)
-class Judgement(Generic[_Key]):
-    """The result for one input.
-
-    Attributes
-    ----------
-    key : object
-        The caller's key of the input.
-    scores : tuple of float, or None
-        Scores of A, B, C before calibration.
-    verdict : Verdict or None
-        Their calibrated probabilities.
-    error : str or None
-        Why there is no verdict.
-    """
-
-    key: _Key
-    scores: Scores | None = None
-    verdict: Verdict | None = None
-    error: str | None = None
-
-
 def baseline_scores(judge: Judge) -> Scores:
     """Return the scores of the labels for a prompt without content.
 
@@ -161,11 +137,8 @@ def check_room(judge: Judge, inputs: Iterable[VerifierInput]) -> None:
 
 
 def judge_batches(
-    judge: Judge,
-    inputs: Iterable[tuple[_Key, VerifierInput]],
-    calibration: Calibration,
-    batch_size: int,
-) -> Iterator[list[Judgement[_Key]]]:
+    judge: Judge, inputs: Iterable[tuple[_Key, VerifierInput]], batch_size: int
+) -> Iterator[list[tuple[_Key, Scores | Unjudged]]]:
     """Judge inputs in batches and yield each batch as soon as it is done.
 
     Some batches at a time are sorted by length.
@@ -176,15 +149,13 @@ def judge_batches(
         The judge.
     inputs : iterable of (key, VerifierInput)
         Read lazily.
-    calibration : Calibration
-        The judge's calibration.
     batch_size : int
         Prompts in a batch.
 
     Yields
     ------
-    list of Judgement
-        One batch; an input without a verdict has an error.
+    list of (key, Scores or Unjudged)
+        One batch.
 
     Raises
     ------
@@ -193,28 +164,17 @@ def judge_batches(
     """
     remaining = iter(inputs)
     while window := list(islice(remaining, batch_size * _SORTED_BATCHES)):
-        prompts: list[tuple[int, _Key, str]] = []
-        too_long: list[Judgement[_Key]] = []
+        prompts: list[tuple[_Key, str]] = []
+        too_long: list[tuple[_Key, Scores | Unjudged]] = []
         for key, verifier_input in window:
             try:
-                prompt = _prompt(judge, verifier_input)
+                prompts.append((key, _prompt(judge, verifier_input)))
             except PromptTooLongError as error:
-                too_long.append(Judgement(key, error=str(error)))
-            else:
-                prompts.append((len(prompt), key, prompt))
+                too_long.append((key, Unjudged(str(error))))
         if too_long:
             yield too_long
         # The longest first, so that a lack of memory is noticed at once.
-        prompts.sort(key=lambda entry: -entry[0])
+        prompts.sort(key=lambda entry: -len(entry[1]))
         for start in range(0, len(prompts), batch_size):
-            batch = prompts[start : start + batch_size]
-            scores = judge.scores([prompt for _, _, prompt in batch])
-            keys = [key for _, key, _ in batch]
-            yield [judgement(*pair, calibration) for pair in zip(keys, scores, strict=True)]
-
-
-def judgement(key: _Key, scores: Scores | Unjudged, calibration: Calibration) -> Judgement[_Key]:
-    """Return the result for one input."""
-    if isinstance(scores, Unjudged):
-        return Judgement(key, error=scores.reason)
-    return Judgement(key, scores=scores, verdict=calibration.verdict(scores))
+            keys, texts = zip(*prompts[start : start + batch_size], strict=True)
+            yield list(zip(keys, judge.scores(texts), strict=True))

@@ -1,13 +1,12 @@
-"""The base of the judges that run on this computer: configuration, tokenizer, label tokens."""
+"""A judge that runs on this computer with transformers."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_json
 from lm_eval_bayes._util.packages import pip_install_extra
@@ -22,10 +21,11 @@ from lm_eval_bayes.rubric.verifier_prompt import (
 )
 from lm_eval_bayes.verifiers.judge import Scores, Unjudged, VerifierError
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-
 #: Tokenizers have a maximal length like 1e30 if none is known.
 _NO_LENGTH = 10**9
+
+#: Earlier versions of transformers call the argument `torch_dtype`.
+_DTYPE_SINCE = (4, 56)
 
 
 class LabelTokens:
@@ -60,13 +60,9 @@ class LabelTokens:
         self._tokenizer = tokenizer
         self.chat = bool(getattr(tokenizer, "chat_template", None))
         added_tokens = getattr(tokenizer, "added_tokens_decoder", None) or {}
-        special = [
-            str(token) for token in added_tokens.values() if getattr(token, "special", False)
-        ]
-        tokens = dict.fromkeys([*getattr(tokenizer, "all_special_tokens", []), *special])
-        self.control_tokens = tuple(
-            token for token in tokens if isinstance(token, str) and len(token) > 1
-        )
+        special = [str(token) for token in added_tokens.values() if token.special]
+        tokens = dict.fromkeys([*tokenizer.all_special_tokens, *special])
+        self.control_tokens = tuple(token for token in tokens if len(token) > 1)
         self.lead, self.labels = self._find_labels(name)
 
     def text(self, prompt: str) -> str:
@@ -98,168 +94,24 @@ class LabelTokens:
     def _find_labels(self, name: str) -> tuple[str, tuple[int, ...]]:
         text = self.text(verifier_prompt(CONTENT_FREE_INPUT))
         before = self._encode(text)
-        reasons = []
         for lead in ("", " ") if self.chat else (" ", ""):
             after = [self._encode(text + lead + label) for label in LABELS]
-            suffixes = [tuple(ids[len(before) :]) for ids in after]
-            sizes = list(map(len, suffixes))
-            if any(ids[: len(before)] != before for ids in after):
-                reasons.append("a label changes the tokens before it")
-            elif set(sizes) != {1}:
-                pairs = zip(LABELS, sizes, strict=True)
-                reasons.append(f"tokens per label: {', '.join(f'{y} {n}' for y, n in pairs)}")
-            elif len(set(suffixes)) < len(LABELS):
-                reasons.append("labels share a token")
-            else:
-                return lead, tuple(token for (token,) in suffixes)
+            labels = tuple(tokens[-1] for tokens in after)
+            if len(set(labels)) == len(LABELS) and all(ids[:-1] == before for ids in after):
+                return lead, labels
         sentence = (
             f"the tokenizer of {name} does not encode each of the labels A, B and C as a token of "
-            f"its own at the beginning of the answer ({reasons[0]}), so {name} cannot be a verifier"
+            f"its own at the beginning of the answer, so {name} cannot be a verifier"
         )
         raise VerifierError(sentence, "unsupported", "verifier", name)
 
 
-@dataclass(frozen=True, eq=False)
-class Pretrained:
-    """A model by name, before its weights are read.
+class LocalJudge:
+    """Scores labels with a causal language model of transformers.
 
-    Attributes
-    ----------
-    name : str
-        A folder, or a name on the Hugging Face hub.
-    revision : str or None
-        Branch, tag or commit.
-    config, tokenizer : object
-        As transformers loads them.
-    label_tokens : LabelTokens
-        How its prompts become tokens.
-    window : int or None
-        Its context length in tokens; None if it is unknown.
-    """
-
-    name: str
-    revision: str | None
-    config: Any
-    tokenizer: Any
-    label_tokens: LabelTokens
-    window: int | None
-
-    def fingerprint(
-        self, kind: str, weights: str | None, dtype: str, limit: int | None
-    ) -> dict[str, Any]:
-        """Return what the scores depend on; of a folder the last part, since it may be moved."""
-        local = Path(self.name).expanduser()
-        commit = getattr(self.config, "_commit_hash", None)
-        template = getattr(self.tokenizer, "chat_template", None)
-        return {
-            "kind": kind,
-            "name": local.resolve().name if local.exists() else self.name,
-            "weights": weights or (f"hub:{commit}" if commit else None),
-            "dtype": dtype,
-            "chat_template": hash_json(template) if template else None,
-            "labels": dict(zip(LABELS, self.label_tokens.labels, strict=True)),
-            "prompt": PROMPT_VERSION,
-            "max_length": limit,
-        }
-
-
-def read_pretrained(name: str, revision: str | None = None) -> Pretrained:
-    """Load a model's configuration and tokenizer.
-
-    Raises
-    ------
-    VerifierError
-        If there is no such model, or its tokenizer does not fit a verifier.
-    """
-    try:
-        import torch  # noqa: F401
-        import transformers
-    except ImportError as error:
-        sentence = (
-            f"a local verifier needs torch and transformers ({error}): {pip_install_extra('hf')}, "
-            "or judge with a server: --backend server --base-url URL"
-        )
-        raise VerifierError(sentence, "not-installed", "--backend") from None
-    try:
-        config = transformers.AutoConfig.from_pretrained(name, revision=revision)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=revision)
-    except Exception as error:  # of the hub, a file or a model's own code
-        sentence = f"the verifier {name} cannot be read: {first_line(error)}"
-        raise VerifierError(sentence, "path", "verifier", name) from error
-    return Pretrained(
-        name=name,
-        revision=revision,
-        config=config,
-        tokenizer=tokenizer,
-        label_tokens=LabelTokens(tokenizer, name),
-        window=_window(config, tokenizer),
-    )
-
-
-def _window(config: Any, tokenizer: Any) -> int | None:
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
-        length = getattr(text, name, None)
-        if isinstance(length, int) and length > 0:
-            return length
-    length = getattr(tokenizer, "model_max_length", None)
-    return int(length) if isinstance(length, (int, float)) and 0 < length < _NO_LENGTH else None
-
-
-def longest_prompt(max_length: int | None, window: int | None) -> int | None:
-    """Return the maximal length of a prompt in tokens.
-
-    Raises
-    ------
-    InvalidInputError
-        If `max_length` is larger than the model's context.
-    """
-    if max_length is None or window is None:
-        return max_length or window
-    if max_length > window:
-        rule = f"be at most {window:,}, the tokens that this verifier reads"
-        raise InvalidInputError.of("max_length", "range", rule, max_length)
-    return max_length
-
-
-def dtype_of(dtype: str, config: Any, on_cpu: bool) -> str:
-    """Return the floating-point type of a model's computations.
-
-    "auto" is float32 on a CPU, elsewhere the type in which the weights are stored.
-    """
-    if dtype != "auto":
-        return dtype
-    if on_cpu:
-        return "float32"
-    stored = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
-    return str(stored).removeprefix("torch.") if stored is not None else "float32"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its class."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return one_line(lines[0] if lines else type(error).__name__, 300)
-
-
-def scored(row: Sequence[float]) -> Scores | Unjudged:
-    """Return one prompt's scores, or why it has none.
-
-    Examples
-    --------
-    >>> scored([-0.1, -2.5, -9.0])
-    (-0.1, -2.5, -9.0)
-    >>> scored([float("nan"), -2.5, -9.0])
-    Unjudged(reason='the scores are no numbers (nan, -2.5, -9.0); try another --dtype')
-    """
-    a, b, c = row
-    if all(-float("inf") < score < float("inf") for score in row):
-        return (a, b, c)
-    shown = ", ".join(str(score) for score in row)
-    return Unjudged(f"the scores are no numbers ({shown}); try another --dtype")
-
-
-class LocalJudge(ABC):
-    """A judge whose prompts are tokenized here; a subclass loads and runs the model.
+    Prompts of a batch are padded on the left. Scores are the logits of the last position, as
+    log-probabilities over the complete vocabulary in float32. The model computes in float32 on a
+    CPU, elsewhere in the type in which its weights are stored.
 
     Parameters
     ----------
@@ -271,8 +123,6 @@ class LocalJudge(ABC):
         The identity of its weights, for the fingerprint.
     device : str or None
         The device; by default a GPU if there is one.
-    dtype : str
-        "auto", "float32", "bfloat16" or "float16", see :func:`dtype_of`.
     max_length : int or None
         The maximal length of a prompt in tokens; by default the model's context.
 
@@ -281,13 +131,9 @@ class LocalJudge(ABC):
     VerifierError
         If the model cannot be a verifier.
     InvalidInputError
-        If an argument breaks its rule.
+        If `max_length` is larger than the model's context.
     """
 
-    #: The backend's name in the fingerprint.
-    kind: ClassVar[str]
-    #: Tokens of the model's context that the label takes.
-    label_room: ClassVar[int] = 0
     unit = "tokens"
 
     def __init__(
@@ -297,39 +143,146 @@ class LocalJudge(ABC):
         revision: str | None = None,
         weights: str | None = None,
         device: str | None = None,
-        dtype: str = "auto",
         max_length: int | None = None,
     ) -> None:
-        self._device = self._choose_device(device)
-        self._pretrained = pretrained = read_pretrained(name, revision)
-        self._dtype = dtype_of(dtype, pretrained.config, self._device == "cpu")
-        window = None if pretrained.window is None else pretrained.window - self.label_room
-        self.limit = longest_prompt(max_length, window)
-        self.control_tokens = pretrained.label_tokens.control_tokens
-        self.length = pretrained.label_tokens.length
-        fingerprint = pretrained.fingerprint(self.kind, weights, self._dtype, self.limit)
-        self.fingerprint: Mapping[str, Any] = MappingProxyType(fingerprint)
+        try:
+            import torch
+            import transformers
+        except ImportError as error:
+            sentence = (
+                f"a local verifier needs torch and transformers ({error}): "
+                f"{pip_install_extra('hf')}, or judge with a server: --base-url URL"
+            )
+            raise VerifierError(sentence, "not-installed", "verifier") from None
+        self._name, self._revision = name, revision
+        self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            config = transformers.AutoConfig.from_pretrained(name, revision=revision)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=revision)
+        except Exception as error:  # of the hub, a file or a model's own code
+            sentence = f"the verifier {name} cannot be read: {_first_line(error)}"
+            raise VerifierError(sentence, "path", "verifier", name) from error
+        self._label_tokens = LabelTokens(tokenizer, name)
+        self.control_tokens = self._label_tokens.control_tokens
+        self.length = self._label_tokens.length
+        window = _window(config, tokenizer)
+        self.limit = max_length or window
+        if max_length is not None and window is not None and max_length > window:
+            rule = f"be at most {window:,}, the tokens that this verifier reads"
+            raise InvalidInputError.of("max_length", "range", rule, max_length)
+        stored = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
+        self._dtype = "float32"
+        if self._device != "cpu" and stored is not None:
+            self._dtype = str(stored).removeprefix("torch.")
+        local, commit = Path(name).expanduser(), getattr(config, "_commit_hash", None)
+        template = getattr(tokenizer, "chat_template", None)
+        self.fingerprint: Mapping[str, Any] = MappingProxyType(
+            {
+                "kind": "transformers",
+                "name": local.resolve().name if local.exists() else name,  # it may be moved
+                "weights": weights or (f"hub:{commit}" if commit else None),
+                "dtype": self._dtype,
+                "chat_template": hash_json(template) if template else None,
+                "labels": dict(zip(LABELS, self._label_tokens.labels, strict=True)),
+                "prompt": PROMPT_VERSION,
+                "max_length": self.limit,
+            }
+        )
         self._model: Any = None
 
     def scores(self, prompts: Sequence[str]) -> list[Scores | Unjudged]:
         """Return the log-probabilities of the labels, see :meth:`Judge.scores`."""
         if self._model is None:
             self._model = self._load()
-        label_tokens = self._pretrained.label_tokens
-        return [scored(row) for row in self._scores([label_tokens.tokens(p) for p in prompts])]
-
-    @abstractmethod
-    def _choose_device(self, device: str | None) -> str:
-        """Return the device that the model will run on."""
-
-    @abstractmethod
-    def _load(self) -> Any:
-        """Return the model with its weights."""
-
-    @abstractmethod
-    def _scores(self, rows: list[list[int]]) -> list[list[float]]:
-        """Return the log-probabilities of the labels after each row of tokens."""
+        return [_scored(*row) for row in self._scores([*map(self._label_tokens.tokens, prompts)])]
 
     def close(self) -> None:
         """Release the model; further scores would load it again."""
         self._model = None
+
+    def _load(self) -> Any:
+        import torch
+        import transformers
+
+        version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+        argument = "dtype" if version >= _DTYPE_SINCE else "torch_dtype"
+        try:
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                self._name, revision=self._revision, **{argument: getattr(torch, self._dtype)}
+            )
+            return model.to(self._device).eval()
+        except Exception as error:  # no such device, no memory, a truncated file
+            sentence = (
+                f"the verifier {self._name} cannot be loaded on {self._device}: "
+                f"{_first_line(error)}"
+            )
+            raise VerifierError(sentence, "failed", "verifier", self._name) from error
+
+    def _scores(self, rows: list[list[int]]) -> list[list[float]]:
+        """Return the log-probabilities of the labels after each row of tokens."""
+        import torch
+
+        try:
+            return self._forward(rows)
+        except torch.cuda.OutOfMemoryError:
+            pass
+        # After the except clause, whose error would keep the memory.
+        torch.cuda.empty_cache()
+        if len(rows) == 1:
+            rule = "be smaller: the GPU has no room for a prompt of so many tokens"
+            raise VerifierError.of("--max-length", "failed", rule, len(rows[0]))
+        half = len(rows) // 2
+        return [*self._scores(rows[:half]), *self._scores(rows[half:])]
+
+    def _forward(self, rows: list[list[int]]) -> list[list[float]]:
+        import torch
+
+        width = max(map(len, rows))
+        ids = torch.zeros((len(rows), width), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, tokens in enumerate(rows):
+            ids[row, width - len(tokens) :] = torch.tensor(tokens)
+            mask[row, width - len(tokens) :] = 1
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        parameters = inspect.signature(self._model.forward).parameters
+        if "position_ids" in parameters:
+            inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+        inputs = {key: tensor.to(self._device) for key, tensor in inputs.items()}
+        last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        with torch.inference_mode():
+            logits = self._model(**inputs, use_cache=False, **last_only).logits[:, -1]
+            logprobs = torch.log_softmax(logits.float(), dim=-1)
+        scores: list[list[float]] = logprobs[:, list(self._label_tokens.labels)].cpu().tolist()
+        return scores
+
+
+def _window(config: Any, tokenizer: Any) -> int | None:
+    """Return a model's context in tokens; None if it is unknown."""
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        length = getattr(text, name, None)
+        if isinstance(length, int) and length > 0:
+            return length
+    length = getattr(tokenizer, "model_max_length", None)
+    return int(length) if isinstance(length, (int, float)) and 0 < length < _NO_LENGTH else None
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its class."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return one_line(lines[0] if lines else type(error).__name__, 300)
+
+
+def _scored(a: float, b: float, c: float) -> Scores | Unjudged:
+    """Return one prompt's scores, or why it has none.
+
+    Examples
+    --------
+    >>> _scored(-0.1, -2.5, -9.0)
+    (-0.1, -2.5, -9.0)
+    >>> _scored(float("nan"), -2.5, -9.0)
+    Unjudged(reason='the scores are no numbers (nan, -2.5, -9.0)')
+    """
+    if all(-float("inf") < score < float("inf") for score in (a, b, c)):
+        return (a, b, c)
+    return Unjudged(f"the scores are no numbers ({a}, {b}, {c})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,13 +20,11 @@ from lm_eval_bayes.runs.verdicts import (
 )
 from lm_eval_bayes.verifiers.judge import (
     Judge,
-    Judgement,
     Scores,
     Unjudged,
     baseline_scores,
     check_room,
     judge_batches,
-    judgement,
 )
 
 
@@ -161,19 +159,16 @@ class Verification:
                 if not _is_judged(file, trial):
                     waiting.setdefault(trial.text, []).append(trial)
             earlier_trials = len(plan.trials) - sum(map(len, waiting.values()))
-            scored = [text for text in waiting if text in self._scores]
-            judged = [judgement(text, self._scores[text], calibration) for text in scored]
-            file.add(_verdicts(judged, waiting))
+            scored = [(text, self._scores[text]) for text in waiting if text in self._scores]
+            file.add(_verdicts(scored, waiting, calibration))
             inputs = (
                 (text, trials[0].case)
                 for text, trials in waiting.items()
                 if text not in self._scores
             )
-            for batch in judge_batches(self._judge, inputs, calibration, self._batch_size):
-                file.add(_verdicts(batch, waiting))
-                self._scores |= {
-                    result.key: result.scores or Unjudged(result.error or "") for result in batch
-                }
+            for batch in judge_batches(self._judge, inputs, self._batch_size):
+                file.add(_verdicts(batch, waiting, calibration))
+                self._scores |= dict(batch)
                 advance(len(batch))
             return _tally(plan, file.trials, earlier_trials, file.header.baseline)
 
@@ -187,24 +182,19 @@ def _is_judged(verdicts: Verdicts | VerdictsFile, trial: TrialCase) -> bool:
 
 
 def _verdicts(
-    batch: Sequence[Judgement[str]], waiting: Mapping[str, Sequence[TrialCase]]
-) -> list[TrialVerdict]:
-    """Return the verdicts on all trials whose texts were judged."""
-    verdicts = []
-    for result in batch:
-        probabilities = {} if result.verdict is None else result.verdict.to_dict()
-        verdicts += [
-            TrialVerdict(
-                trial.doc_id,
-                trial.trial,
-                result.key,
-                **probabilities,
-                scores=result.scores,
-                error=result.error,
-            )
-            for trial in waiting[result.key]
-        ]
-    return verdicts
+    batch: Sequence[tuple[str, Scores | Unjudged]],
+    waiting: Mapping[str, Sequence[TrialCase]],
+    calibration: Calibration,
+) -> Iterator[TrialVerdict]:
+    """Yield the verdicts on all trials whose texts were judged."""
+    for text, scores in batch:
+        result: dict[str, Any]
+        if isinstance(scores, Unjudged):
+            result = {"error": scores.reason}
+        else:
+            result = {"scores": scores, **calibration.verdict(scores).to_dict()}
+        for trial in waiting[text]:
+            yield TrialVerdict(trial.doc_id, trial.trial, text, **result)
 
 
 def _tally(

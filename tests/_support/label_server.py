@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from contextlib import contextmanager
 
 from _support import scripted_server
 from _support.fake_judge import opinion
 from _support.scripted_server import Act, error, running
 
-__all__ = ["Act", "error", "serving", "wait_until"]
+__all__ = ["Act", "error", "serving"]
 
 
 def likeliest(prompt, top, lead):
@@ -23,10 +22,6 @@ def likeliest(prompt, top, lead):
 
 
 class Server(scripted_server.Server):
-    def __init__(self, script, pages, window):
-        super().__init__(script, pages)
-        self.window = window
-
     def logged(self, path, body):
         return path, body
 
@@ -36,8 +31,6 @@ class Server(scripted_server.Server):
     def answer(self, path, body):
         chat = "messages" in body
         prompt = body["messages"][0]["content"] if chat else body["prompt"]
-        if path == "/tokenize" and self.window is not None:
-            return Act(200, {"count": len(prompt.split()), "max_model_len": self.window})
         if path == "/v1/chat/completions":
             result = likeliest(prompt, body["top_logprobs"], "")
             entries = [{"token": t, "logprob": v, "bytes": []} for t, v in result.items()]
@@ -61,13 +54,7 @@ class Server(scripted_server.Server):
 
 @contextmanager
 def serving(script=None, window=None, models=("judge",)):
-    pages = {"/v1/models": {"data": [{"id": m, "root": f"org/{m}"} for m in models]}}
-    with running(Server(script or (lambda *_: None), pages if models else {}, window)) as server:
+    cards = [{"id": m, "root": f"org/{m}", "max_model_len": window} for m in models]
+    pages = {"/v1/models": {"data": cards}}
+    with running(Server(script or (lambda *_: None), pages if models else {})) as server:
         yield server
-
-
-def wait_until(condition, seconds=5.0):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()

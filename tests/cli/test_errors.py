@@ -118,13 +118,10 @@ REFUSED = [
     ("export every-eval-ever b b-hmmt --model-id a/b", "RUN", "conflict"),
     ("export every-eval-ever a --instances --model-id a/b", "--instances", "conflict"),
     # judges
-    ("verify a --verifier judge --backend onnx", "--backend", "choice"),
-    ("verify a --verifier judge --backend vllm --base-url http://h/v1", "--base-url", "conflict"),
     ("verify a --verifier judge --base-url http://h --device cpu", "--device", "conflict"),
     ("verify a --verifier judge --batch-size 0", "--batch-size", "range"),
     ("verify a --verifier judge --limit 0", "--limit", "range"),
     ("verify a --verifier judge --max-length -1", "--max-length", "range"),
-    ("verify a --verifier judge --timeout 0", "--timeout", "range"),
     ("verify a b --verifier judge --out absent", "--out", "conflict"),
     # stores
     ("store merge a.sqlite ./a.sqlite -o a.sqlite", "--output", "duplicate"),

@@ -14,7 +14,6 @@ from _support.label_server import serving
 
 from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.runs.verdicts import read_verdicts
-from lm_eval_bayes.verifiers import backends
 
 #: The labels A, B and C of the trials of each model and task of the runs.
 JUDGED = [("m1", "demo", 3, 3, 2), ("m2", "demo", 2, 1, 1), ("m2", "other", 1, 0, 0)]
@@ -34,7 +33,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def judges(monkeypatch):
-    """Put a judge that needs no model in the place of the one of transformers."""
+    """Put a judge that needs no model in the place of the local one."""
     created = []
 
     def make(name, **settings):
@@ -45,8 +44,7 @@ def judges(monkeypatch):
 
     make.die_after = None
     make.provenance = created
-    monkeypatch.setattr("lm_eval_bayes.verifiers.transformers_judge.TransformersJudge", make)
-    monkeypatch.setattr(backends, "local_backend", lambda device: "transformers")
+    monkeypatch.setattr("lm_eval_bayes.verifiers.local_judge.LocalJudge", make)
     return make
 
 
@@ -93,13 +91,13 @@ def test_the_table(runs, judges):
 def test_options_reach_the_judge_and_the_file(runs, judges, tmp_path):
     samples = runs / "m1" / f"samples_demo_{STAMP}.jsonl"
     code, _, _ = run(
-        *(samples, "--verifier", "org/judge", "--backend", "transformers", "--device", "cpu"),
-        *("--dtype", "bfloat16", "--revision", "v2", "--max-length", "900", "--batch-size", "2"),
+        *(samples, "--verifier", "org/judge", "--device", "cpu", "--revision", "v2"),
+        *("--max-length", "900", "--batch-size", "2"),
         *("--limit", "1", "--out", tmp_path / "v.jsonl"),
     )
     assert code == 0
     (judge,) = judges.provenance
-    settings = {"revision": "v2", "device": "cpu", "dtype": "bfloat16", "max_length": 900}
+    settings = {"revision": "v2", "device": "cpu", "max_length": 900}
     assert judge.settings == {**settings, "weights": None}
     assert max(map(len, judge.batches)) == 2
     result = read_verdicts(tmp_path / "v.jsonl")
@@ -161,8 +159,7 @@ def test_a_server_is_asked_by_the_same_command(runs, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
-        ("--backend server", "--base-url"),
-        ("--base-url http://h --dtype float16", "--dtype"),
+        ("--base-url http://h --device cpu", "--device"),
         ("--base-url http://h --revision x", "--revision"),
         ("--task absent", "RUN"),
         ("--out absent", "--out"),
@@ -194,21 +191,7 @@ def test_nothing_that_others_wrote_reaches_a_terminal_raw(tmp_path, judges):
         assert character not in printed + error + table + progress
 
 
-# -- what is chosen, and how progress is told ---------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("vllm", "cuda", "device", "backend"),
-    [
-        (True, True, None, "vllm"),
-        (True, False, None, "transformers"),
-    ],
-)
-def test_the_backend_that_is_taken_by_default(monkeypatch, vllm, cuda, device, backend):
-    monkeypatch.setattr(backends, "find_spec", lambda name: vllm or None)
-    default_device = "lm_eval_bayes.verifiers.transformers_judge.default_device"
-    monkeypatch.setattr(default_device, lambda: "cuda" if cuda else "cpu")
-    assert backends.local_backend(device) == backend
+# -- local weights, and how progress is told ----------------------------------------------------
 
 
 def test_local_weights_are_hashed(tmp_path, judges, runs):

@@ -143,7 +143,7 @@ def test_every_schema(run_harness: Any, smollm2: Path, tmp_path: Path) -> None:
         assert again[schema] == [sum(column) for column in zip(*counts, strict=True)], schema
 
     # judged by a verifier (far too small to be right), and classified with its verdicts
-    command_line("verify", str(run.folder), "--verifier", str(smollm2), "--backend", "transformers")
+    command_line("verify", str(run.folder), "--verifier", str(smollm2))
     (verdicts,) = run.folder.rglob("verdicts_*.jsonl")
     _, *lines = map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())
     verdict_of = {(line["doc_id"], line["trial"]): line for line in lines}

@@ -84,7 +84,7 @@ def whole(run: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """The verdicts of one uninterrupted run, a prompt at a time."""
     out = tmp_path_factory.mktemp("whole") / "verdicts.jsonl"
     verify(
-        *(str(run), "--verifier", str(smollm2), "--device", "cpu", "--dtype", "float32"),
+        *(str(run), "--verifier", str(smollm2), "--device", "cpu"),
         *("--batch-size", "1", "--max-length", "600", "--out", str(out)),
     )
     return out
@@ -175,7 +175,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(
 ) -> None:
     out = tmp_path / "verdicts.jsonl"
     arguments = (
-        *(str(run), "--verifier", str(smollm2), "--device", "cpu", "--dtype", "float32"),
+        *(str(run), "--verifier", str(smollm2), "--device", "cpu"),
         *("--batch-size", "1", "--max-length", "600", "--out", str(out)),
     )
     child = start(*arguments)
@@ -211,41 +211,3 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(
     printed, told = verify(*arguments)
     assert "to be judged: 0 different answers" in told
     assert "Loading weights" not in told
-
-
-@pytest.mark.by_hand
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM")
-def test_vllm_gives_the_verdicts_of_transformers(
-    run: Path, whole: Path, smollm2: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "verdicts.jsonl"
-    code = (
-        "import functools, sys, vllm\n"
-        "vllm.LLM = functools.partial(vllm.LLM, enforce_eager=True)\n"
-        "from lm_eval_bayes.cli.main import app\n"
-        "sys.argv.insert(1, 'verify')\n"
-        "app()\n"
-    )
-    arguments = [
-        *(str(run), "--verifier", str(smollm2), "--backend", "vllm", "--dtype", "float32"),
-        *("--max-length", "600", "--out", str(out), "--json"),
-    ]
-    path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
-    environment = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=1500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout)[0]["trials"] == QUESTIONS * TRIALS  # and nothing else in it
-    _, lines = read(out)
-    _, expected = read(whole)
-    assert set(lines) == set(expected)
-    for key, line in lines.items():
-        for label in "abc":
-            assert line[label] == pytest.approx(expected[key][label], abs=1e-3)
-        assert line["scores"] == pytest.approx(expected[key]["scores"], abs=1e-3)

@@ -242,3 +242,16 @@ def test_killed_resumed_and_extended(
     extended.check()
     assert [s["resps"][0] for s in extended.samples(TASK)] == wanted
     assert extended.rows(TASK) == whole.rows(TASK)
+
+
+def test_a_judge_on_the_server_gives_the_scores_of_transformers(served: str, smollm2: Path) -> None:
+    from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, verifier_prompt
+    from lm_eval_bayes.verifiers.local_judge import LocalJudge
+    from lm_eval_bayes.verifiers.server_judge import ServerJudge
+
+    answers = ("It is 12.", "It is 13.", "I do not know.")
+    prompts = [verifier_prompt(VerifierInput("What is 5 + 7?", "12", text)) for text in answers]
+    judge, local = ServerJudge("smol", served), LocalJudge(str(smollm2), device="cpu")
+    assert judge.fingerprint["owned_by"] == "vllm"
+    for ours, theirs in zip(judge.scores(prompts), local.scores(prompts), strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-3)

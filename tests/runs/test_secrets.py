@@ -31,7 +31,7 @@ from _support.secret_runs import (
 )
 from typer.testing import CliRunner
 
-from lm_eval_bayes._util.retry import Backoff
+from lm_eval_bayes._util import http
 from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.errors import LmEvalBayesError
 
@@ -212,7 +212,7 @@ def errors_of_runs(saved, folder):
     """What `lm_eval --model trials` says when it refuses its arguments."""
     shown = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Backoff, "pause_s", lambda *_: 0.0)
+        patch.setattr(http, "FIRST_PAUSE_S", 0.0)
         for name, scene in BROKEN(saved.address).items():
             with pytest.raises(LmEvalBayesError) as refused:
                 run_harness(scene, folder / name, folder / f"{name}.sqlite", limit=1)

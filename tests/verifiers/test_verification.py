@@ -12,7 +12,6 @@ from _support.errors import refused
 from _support.fake_judge import BASELINE, FakeJudge, expected, opinion
 
 from lm_eval_bayes.rubric.verifier_prompt import (
-    Calibration,
     PromptTooLongError,
     VerifierInput,
     verifier_prompt,
@@ -64,10 +63,10 @@ def verify(judge, *plans, batch_size=4, **more):
 def test_cases_come_back_under_their_keys_in_batches_of_like_lengths():
     judge = FakeJudge()
     cases = [(i, VerifierInput("q", "42", "word " * (i * 7 % 50) + "42")) for i in range(50)]
-    batches = list(judge_batches(judge, iter(cases), Calibration(BASELINE), 4))
+    batches = list(judge_batches(judge, iter(cases), 4))
     assert [len(batch) for batch in batches] == [4] * 12 + [2]
-    assert sorted(result.key for batch in batches for result in batch) == list(range(50))
-    asked = [verifier_prompt(cases[result.key][1]) for batch in batches for result in batch]
+    assert sorted(key for batch in batches for key, _ in batch) == list(range(50))
+    asked = [verifier_prompt(cases[key][1]) for batch in batches for key, _ in batch]
     assert judge.prompts == asked
     lengths = [len(prompt) for prompt in judge.prompts]
     assert lengths == sorted(lengths, reverse=True)
@@ -81,7 +80,7 @@ def test_only_a_window_of_cases_is_read_ahead():
             read.append(i)
             yield i, VerifierInput("q", "42", f"{i}")
 
-    next(judge_batches(FakeJudge(), cases(), Calibration(BASELINE), 2))
+    next(judge_batches(FakeJudge(), cases(), 2))
     assert len(read) == 32
 
 
@@ -91,9 +90,9 @@ def test_a_question_that_is_too_long_is_unjudged_and_says_why():
         ("long", VerifierInput("question " * 50, "4", "x")),
         ("ok", VerifierInput("q", "4", "4")),
     ]
-    (too_long,), (judged,) = judge_batches(judge, cases, Calibration(BASELINE), 8)
-    assert (too_long.key, judged.key, judged.verdict.label) == ("long", "ok", "A")
-    assert "make a prompt of" in too_long.error
+    ((too_long, reason),), ((judged, scores),) = judge_batches(judge, cases, 8)
+    assert (too_long, judged, max(scores)) == ("long", "ok", scores[0])
+    assert "make a prompt of" in reason.reason
 
 
 def test_the_baseline_comes_from_the_prompt_without_content():

@@ -15,7 +15,6 @@ from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import Json, expand_options, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import TaskOptions
-from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.verifiers.verification import Tally
@@ -43,14 +42,6 @@ def command(
             show_default=False,
         ),
     ],
-    backend: Annotated[
-        str | None,
-        option(
-            "transformers|vllm|server",
-            "The backend. By default server if --base-url is given, vllm on a GPU if it is "
-            "installed, else transformers.",
-        ),
-    ] = None,
     base_url: Annotated[
         str | None,
         option(
@@ -63,20 +54,13 @@ def command(
     device: Annotated[
         str | None, option("DEVICE", "cpu, cuda or cuda:1; by default a GPU.")
     ] = None,
-    dtype: Annotated[
-        str,
-        option(
-            "auto|float32|bfloat16|float16",
-            "Numeric type of the weights; auto is float32 on a CPU, else the stored type.",
-        ),
-    ] = "auto",
     batch_size: Annotated[int, option("N", "Number of answers in a batch.")] = 8,
     max_length: Annotated[
         int | None,
         option(
             "N",
-            "Maximum length of a prompt in tokens (in characters if the server does not "
-            "count tokens); longer answers are truncated at the beginning.",
+            "Maximum length of a prompt in tokens, of a server in bytes; longer answers are "
+            "truncated at the beginning.",
         ),
     ] = None,
     reading: TaskOptions,
@@ -95,9 +79,6 @@ def command(
             "--restart", help="Judge all answers again; the earlier file is kept as FILE.before."
         ),
     ] = False,
-    timeout: Annotated[
-        float, option("S", "Time-out of a request to a server, in seconds.")
-    ] = 300.0,
     as_json: Json = False,
 ) -> None:
     """Judge the saved answers of runs with a verifier model.
@@ -116,23 +97,24 @@ def command(
       lm-eval-bayes verify runs/qwen --verifier opencompass/CompassVerifier-3B
       lm-eval-bayes verify runs/* --verifier judge --base-url http://127.0.0.1:8000/v1
     """
-    from lm_eval_bayes._util.validation import check_integer, check_positive
+    from lm_eval_bayes._util.validation import check_integer
     from lm_eval_bayes.cli.ui.output import Progress
-
-    if not verifier.strip():
-        rule = "be the name or the folder of a model"
-        raise InvalidInputError.of("--verifier", "choice", rule, verifier)
     from lm_eval_bayes.runs.judged_trials import files_to_judge, verdict_targets
-    from lm_eval_bayes.verifiers.backends import JudgeSettings
+    from lm_eval_bayes.verifiers.backends import judge_maker
     from lm_eval_bayes.verifiers.verification import Verification
 
     check_integer("--batch-size", batch_size, 1)
     for name, number in (("--max-length", max_length), ("--limit", limit)):
         if number is not None:
             check_integer(name, number, 1)
-    check_positive("--timeout", timeout)
-    settings = JudgeSettings(
-        verifier, backend, base_url, revision, device, dtype, max_length, batch_size, timeout
+    make_judge = judge_maker(
+        verifier,
+        _hash_weights,
+        base_url=base_url,
+        revision=revision,
+        device=device,
+        max_length=max_length,
+        batch_size=batch_size,
     )
     saved = reading.read(runs)
     files = files_to_judge(saved.runs, limit)
@@ -140,7 +122,7 @@ def command(
         replace(file, target=target)
         for file, target in zip(files, verdict_targets(files, out), strict=True)
     ]
-    with closing(settings.create(_hash_weights)) as judge:
+    with closing(make_judge()) as judge:
         verification = Verification(judge, plans, batch_size=batch_size, restart=restart)
         trials = plural(sum(len(plan.trials) for plan in plans), "trial")
         answers = plural(verification.distinct, "different answer")

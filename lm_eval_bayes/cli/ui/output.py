@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -23,7 +22,13 @@ from typing import Any, TypeVar
 
 import typer
 
-from lm_eval_bayes._util.text import begins_with_count, one_line, plural, shorten_middle
+from lm_eval_bayes._util.text import (
+    begins_with_count,
+    one_line,
+    plural,
+    shorten_middle,
+    without_commands,
+)
 from lm_eval_bayes.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -40,8 +45,6 @@ _NAME_LENGTH = 60
 _INDENT = 2
 #: Whether tables have all columns; they have unless a command has the option --wide.
 _WIDE = ContextVar("wide", default=True)
-#: Commands to a runner: "::" at the beginning of a line, also behind blanks; the others anywhere.
-_COMMAND = re.compile(r"^\s*:(?=:)|##(vso)?(?=\[)", re.IGNORECASE)
 
 
 def say(text: object = "") -> None:
@@ -264,7 +267,7 @@ def _in_ci() -> bool:
 def _line(text: object, is_command: bool = False) -> str:
     """Return a text on one line that is no command to a runner unless it is to be one."""
     line = one_line(text)
-    return line if is_command or not _in_ci() else _COMMAND.sub(r"\g<0> ", line)
+    return line if is_command or not _in_ci() else without_commands(line)
 
 
 def _encodable(text: str, stream: Any) -> str:

@@ -2,19 +2,19 @@
 
 The harness's `local-completions` and its relatives put the model argument `seed` (1234 by default)
 into each request, so a server that honours seeds answers the N clones of a question with one text
-N times. During an evaluation, the payload of trial i of a prompt carries hash(seed + i, prompt)
-instead. Requests of other tasks keep the harness's seed.
+N times. During an evaluation, the i-th payload of a prompt carries hash(seed + i, prompt) instead;
+one that the harness sends again after a failure takes the next number. Requests of other tasks keep
+the harness's seed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,100 +83,51 @@ def _warn(problem: str) -> None:
     )
 
 
-def _key(messages: Any) -> Hashable:
+def _key(messages: Any) -> str:
     """Identify a prompt in any of the forms in which a payload gets it."""
-    if isinstance(messages, str):
-        return messages
     if isinstance(messages, (list, tuple)) and len(messages) == 1:
         only = messages[0]
-        if isinstance(only, str):
-            return only
-        if isinstance(only, (list, tuple)):
-            return tuple(only)
-    return json.dumps(messages, sort_keys=True, default=str)
+        messages = messages if isinstance(only, Mapping) else only
+    return messages if isinstance(messages, str) else json.dumps(messages, default=str)
 
 
-def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[Hashable, str]:
+def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[str, str]:
     contexts = {id(r): r.args[0] for r in requests}
     distinct = list(dict.fromkeys(contexts.values()))
-    keys: dict[Hashable, str] = {}
+    keys: dict[str, str] = {}
     for context in distinct:
         text = prompt_text(context)
         keys[context if isinstance(context, str) else _key(json.loads(text))] = text
     if getattr(model, "tokenized_requests", False):
+        from lm_eval_bayes.harness.models.openai.request import check_room
+
         encoded = model.tok_encode(distinct, add_special_tokens=model.add_bos_token)
-        _check_room(model, requests, max(map(len, encoded)))
-        keys |= {tuple(e): str(c) for e, c in zip(encoded, distinct, strict=True)}
+        default = getattr(model, "_max_gen_toks", 256)
+        wanted = max(r.args[1].get("max_gen_toks", default) for r in requests)
+        check_room([(max(map(len, encoded)), wanted)], model.max_length)
+        keys |= {_key([e]): str(c) for e, c in zip(encoded, distinct, strict=True)}
     return keys
-
-
-def _check_room(model: Any, requests: Sequence[Any], longest: int) -> None:
-    wanted = max(
-        r.args[1].get("max_gen_toks", getattr(model, "_max_gen_toks", 256)) for r in requests
-    )
-    if longest + wanted > model.max_length:
-        sentence = (
-            f"the longest prompt has {longest} tokens and max_gen_toks is {wanted}, but the API "
-            f"backend's max_length leaves {model.max_length} in all, so it would cut the prompt; "
-            "pass the model's true context in --model_args max_length=..., or fewer max_gen_toks"
-        )
-        raise TaskConfigError(sentence, "range", "max_gen_toks", wanted)
 
 
 @contextmanager
 def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
     if getattr(model, "_batch_size", 1) > 1:
-        sentence = (
-            f"`batch_size` must be 1 for repeated sampling over an API; got {model._batch_size} "
-            "(one seed serves a whole batch, so the trials in it would be one answer repeated; "
-            "use num_concurrent=... for speed)"
-        )
-        raise TaskConfigError(sentence, "conflict", "batch_size", model._batch_size)
+        rule = "be 1 for trials over an API, where one seed serves a batch (see num_concurrent)"
+        raise TaskConfigError.of("batch_size", "conflict", rule, model._batch_size)
     keys = _prompt_keys(model, requests)
-    issued: defaultdict[str, int] = defaultdict(int)
-    by_task: dict[Any, int] = {}
+    issued: Counter[str] = Counter()
 
     def seeding(create_payload: Callable[..., Any]) -> Callable[..., Any]:
         def seeded_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
             prompt = keys.get(_key(messages))
             if prompt is not None and kwargs.get("generate"):
-                # A retry runs in its request's own asyncio task and keeps its seed.
-                task = _current_task()
-                seed = by_task.get(task)
-                if seed is None:
-                    seed = trial_seed(int(kwargs.get("seed") or 0), issued[prompt], prompt)
-                    issued[prompt] += 1
-                    if task is not None:
-                        by_task[task] = seed
-                kwargs["seed"] = seed
+                kwargs["seed"] = trial_seed(int(kwargs.get("seed") or 0), issued[prompt], prompt)
+                issued[prompt] += 1
             return create_payload(messages, *args, **kwargs)
 
         return seeded_payload
 
-    def keeping_trials(model_call: Callable[..., Any]) -> Callable[..., Any]:
-        def call(messages: Any, *args: Any, **kwargs: Any) -> Any:
-            before = dict(issued)
-            try:
-                return model_call(messages, *args, **kwargs)
-            except Exception:
-                # The retry that follows is the same trial.
-                issued.clear()
-                issued.update(before)
-                raise
-
-        return call
-
-    with (
-        patches.applied(patches.API_PAYLOAD, seeding, model) as problem,
-        patches.applied(patches.API_CALL, keeping_trials, model),
-    ):
+    with patches.applied(patches.API_PAYLOAD, seeding, model) as problem:
         if problem is not None:
             _warn(problem)
         yield
-
-
-def _current_task() -> Any:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None

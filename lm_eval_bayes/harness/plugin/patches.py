@@ -85,7 +85,7 @@ def _takes(*parameters: str) -> Guard:
 
 
 def _builds_api_requests(owner: Any, attribute: str) -> str | None:
-    needed = ("generate_until", "_create_payload", "model_call", "tok_encode")
+    needed = ("generate_until", "_create_payload", "tok_encode")
     missing = [name for name in needed if not callable(getattr(owner, name, None))]
     return f"has no method `{missing[0]}`" if missing else None
 
@@ -113,7 +113,6 @@ SIMPLE_EVALUATE = "rounds"
 EXCEPTHOOK = "error messages"
 API_GENERATE = "API trials"
 API_PAYLOAD = "API seeds"
-API_CALL = "API retries"
 VLLM_ENGINE = "lazy vLLM engine"
 VLLM_CORE = "vLLM engine process"
 VLLM_WORKER = "vLLM worker process"
@@ -252,13 +251,6 @@ PATCHES: dict[str, Patch] = {
     API_PAYLOAD: Patch(
         "lm_eval.models.api_models:TemplateAPI._create_payload",
         "Puts a seed of its own into the request of each trial.",
-        _callable,
-        "at the end of the model's generate_until",
-        _SEEDS + "test_every_trial_has_its_own_seed_and_a_run_can_be_repeated",
-    ),
-    API_CALL: Patch(
-        "lm_eval.models.api_models:TemplateAPI.model_call",
-        "Gives a request that is sent again the seed that it had.",
         _callable,
         "at the end of the model's generate_until",
         _SEEDS + "test_every_trial_has_its_own_seed_and_a_run_can_be_repeated",

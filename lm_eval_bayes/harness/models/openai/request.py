@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from lm_eval_bayes._util.http import RequestFailed
+from lm_eval_bayes._util.validation import check_positive
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest, check_harness
-from lm_eval_bayes.harness.models.openai.responses import ExchangeFailed
 
 log = get_logger(__name__)
 
@@ -27,14 +28,13 @@ _NEEDED = ("_create_payload", "create_message", "tok_encode", "header", "base_ur
 # Settings with several answers for a request, or a stream.
 _FIXED = ("n", "best_of", "stream", "stream_options", "echo", "logprobs")
 
-#: Token filters, each with the value that is sent for "off". Servers disagree on top_k: most that
-#: know it take -1 for "off", some of them not 0, and llama-cpp-python 0 only.
-_OFF = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-_OTHER_OFF = {"top_k": 0}
+#: Token filters, each with the values that mean "off", the first of which is sent unless a server
+#: refuses it: most that know top_k take -1, some of them not 0, and llama-cpp-python 0 only.
+_OFF = {"top_p": (1.0,), "top_k": (-1, 0), "min_p": (0.0,), "repetition_penalty": (1.0,)}
 
-#: llama.cpp's name of a filter, sent beside the others' name: a server that does not know a name
-#: leaves it alone, and one that was started with ``--repeat-penalty`` would apply its default.
-_LLAMACPP = {"repetition_penalty": "repeat_penalty"}
+#: The time-out of a request, and further seconds for each token of the completion: a busy
+#: server generates a few tokens per second for one request.
+_BASE_TIMEOUT_S, _TIMEOUT_S_A_TOKEN = 300.0, 0.2
 
 
 def backend_of(model: object) -> str:
@@ -48,11 +48,8 @@ def backend_of(model: object) -> str:
     for cls in type(model).__mro__:
         if cls.__module__.startswith("lm_eval.") and cls.__name__ in BACKENDS:
             return BACKENDS[cls.__name__]
-    sentence = (
-        f"`backend` must be one of {', '.join(sorted(BACKENDS.values()))}; got "
-        f"{type(model).__name__}"
-    )
-    raise ModelConfigError(sentence, "choice", "backend", type(model).__name__)
+    rule = f"be one of {', '.join(sorted(BACKENDS.values()))}"
+    raise ModelConfigError.of("backend", "choice", rule, type(model).__name__)
 
 
 class Payloads:
@@ -70,6 +67,11 @@ class Payloads:
         The harness's backend.
     seeded : bool
         Whether a seed is sent.
+
+    Attributes
+    ----------
+    owner : str or None
+        The kind of server, as it reports itself.
     """
 
     def __init__(self, model: Any, seeded: bool) -> None:
@@ -78,15 +80,12 @@ class Payloads:
         self.backend = backend_of(model)
         self.chat = "chat" in self.backend
         self.official = self.backend.startswith("openai")
-        self.left_out: set[str] = set()
-        self.llamacpp = self.sglang = False
-        self._off = dict(_OFF)
-        self._logprobs: list[Any] = [True] if self.chat else [1, 0]
-
-    @property
-    def model_name(self) -> str | None:
-        """The model's name in the requests."""
-        return self._model.model
+        self.owner: str | None = None
+        #: What is still sent for filters that are off, and for log-probabilities.
+        self._sent: dict[str, list[Any]] = {
+            name: [] if self.official else list(values) for name, values in _OFF.items()
+        }
+        self._sent["logprobs"] = [True] if self.chat else [1, 0]
 
     def body(self, messages: Any, kwargs: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Return the body that the harness would send.
@@ -113,26 +112,21 @@ class Payloads:
         return dict(payload)
 
     def of(self, request: TrialRequest, message: Any) -> dict[str, Any]:
-        """Return the body of a trial's request.
-
-        Parameters
-        ----------
-        request : TrialRequest
-            The trial.
-        message : object
-            Its prompt as the harness sends it: the context, or its tokens.
-        """
+        """Return the body of a trial's request, of its prompt as the harness sends it."""
         kwargs = dict(request.kwargs)
-        filters = {name: _value(kwargs.pop(name, None), off) for name, off in _OFF.items()}
+        filters = {name: kwargs.pop(name, None) for name in _OFF}
         messages = self._model.create_message([message], generate=True)
         payload = self.body(messages, kwargs, request.seed)
         for name, value in filters.items():
-            if value != _OFF[name] or not (self.official or name in self.left_out):
-                payload[name] = self._off[name] if value == _OFF[name] else value
-                if self.llamacpp and name in _LLAMACPP:
-                    payload[_LLAMACPP[name]] = payload[name]
+            if not _is_off(name, value):
+                payload[name] = value
+            elif self._sent[name]:
+                payload[name] = self._sent[name][0]
+        if self.owner == "llamacpp" and "repetition_penalty" in payload:
+            # its name for it; a server that was started with a penalty would apply its default
+            payload["repeat_penalty"] = payload["repetition_penalty"]
         if self.measures and not self.tempers(request):
-            payload["logprobs"] = self._logprobs[0]
+            payload["logprobs"] = self._sent["logprobs"][0]
         return payload
 
     def of_prompt(self, request: TrialRequest, message: Any) -> dict[str, Any]:
@@ -140,10 +134,9 @@ class Payloads:
         if not self.chat:
             messages = self._model.create_message([message])
             return dict(self._model._create_payload(messages, generate=False, seed=request.seed))
-        kwargs = {"max_gen_toks": 1, "temperature": 0.0}
         messages = self._model.create_message([message], generate=True)
-        # A field of vLLM only.
-        return {**self.body(messages, kwargs, request.seed), "prompt_logprobs": 0}
+        body = self.body(messages, {"max_gen_toks": 1, "temperature": 0.0}, request.seed)
+        return {**body, "prompt_logprobs": 0}  # a field of vLLM only
 
     def tempers(self, request: TrialRequest) -> bool:
         """Return whether the log-probabilities of an answer would be those of its temperature.
@@ -151,64 +144,58 @@ class Payloads:
         SGLang's are, unless its environment has ``SGLANG_RETURN_ORIGINAL_LOGPROB``, which it does
         not report. ``completion_bpt`` is of temperature 1.
         """
-        return self.sglang and request.kwargs.get("temperature") != 1.0
+        return self.owner == "sglang" and request.kwargs.get("temperature") != 1.0
 
-    def adapt(self, sent: Mapping[str, Any], failure: ExchangeFailed) -> bool:
+    def adapt(self, sent: Mapping[str, Any], failure: RequestFailed) -> bool:
         """Leave out a setting that the server refused by name; return whether the body changes.
 
-        Of a filter that is off the other value for "off" is tried first, if there is one.
+        Of a setting that is off the other value for "off" is tried first, if there is one.
 
         Parameters
         ----------
         sent : mapping
             The request that failed.
-        failure : ExchangeFailed
+        failure : RequestFailed
             Its failure.
         """
-        complaint = failure.complaint
-        if not complaint:
-            return False
-        if "logprobs" in sent and re.search(r"log_?probs?\b", complaint, re.IGNORECASE):
-            if self._logprobs and sent["logprobs"] == self._logprobs[0]:
-                del self._logprobs[0]
-                if not self._logprobs:
-                    log.warning(
-                        "the server refuses log-probabilities, so completion_bpt is not "
-                        "recorded (%s)",
-                        failure,
-                    )
-            return True
-        for name in _OFF:
-            named = re.search(rf"\b{name}\b", complaint)
-            if named and name in sent and sent[name] in (_OFF[name], _OTHER_OFF.get(name)):
-                if name in _OTHER_OFF and sent[name] == _OFF[name]:
-                    self._off[name] = _OTHER_OFF[name]
-                elif name not in self.left_out:
-                    self.left_out.add(name)
-                    log.warning(
-                        "the server does not know `%s`, which is off for this task, so it is left "
-                        "out; the server's default, if it has one, then applies (%s)",
-                        name,
-                        failure,
-                    )
+        for name, values in self._sent.items():
+            is_off = name in sent and (name == "logprobs" or sent[name] in _OFF[name])
+            # llama-cpp-python refuses log-probabilities with HTTP 500
+            refused = failure.status in ((400, 422, 500) if name == "logprobs" else (400, 422))
+            words = name.replace("logprobs", "log_?probs?")
+            if is_off and refused and re.search(rf"\b{words}\b", failure.reason, re.IGNORECASE):
+                if sent[name] in values:
+                    values.remove(sent[name])
+                    if not values:
+                        log.warning(
+                            "the server refuses `%s`, so %s (%s)",
+                            name,
+                            "completion_bpt is not recorded"
+                            if name == "logprobs"
+                            else "it is left out, and a default of the server would apply",
+                            failure,
+                        )
                 return True
         return False
 
     @property
     def measures(self) -> bool:
         """Whether log-probabilities are requested."""
-        return bool(self._logprobs)
+        return bool(self._sent["logprobs"])
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the stop strings that the harness sends for these settings."""
-        message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
-        stops = self.body(message, kwargs, 0).get("stop", [])
+        stops = self._example(kwargs).get("stop", [])
         return [stops] if isinstance(stops, str) else list(stops)
 
     def stops_not_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the stop strings that are not sent, and applied afterwards."""
         sent = self.stops_sent(kwargs)
         return [stop for stop in kwargs["until"] if stop and stop not in sent]
+
+    def _example(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
+        return self.body(message, kwargs, 0)
 
     def _eos(self) -> str | None:
         given = getattr(self._model, "_eos_string", None)
@@ -217,136 +204,98 @@ class Payloads:
         eos = self._model.eos_string
         return eos if isinstance(eos, str) and eos else None
 
-    def check(self, request: TrialRequest) -> None:
-        """Check that all settings can be sent unchanged.
+    def check(self, requests: Sequence[TrialRequest], warn_once: Callable[..., None]) -> None:
+        """Check that prompts and settings can be sent unchanged.
 
         Raises
         ------
         TaskConfigError
-            If a setting cannot be sent.
+            If the backend cannot send a setting or a prompt.
         """
-        kwargs = request.kwargs
-        for name in _FIXED:
-            if name in kwargs and not (name == "n" and kwargs[name] == 1):
-                sentence = (
-                    f"`{name}` must be left out of the generation settings: every request asks "
-                    f"for one trial, with its own seed and log-probabilities; got {kwargs[name]!r}"
+        seen: set[str] = set()
+        for request in requests:
+            self._check_prompt(request)
+            settings = repr(sorted(request.kwargs.items(), key=str))
+            if settings in seen:
+                continue
+            seen.add(settings)
+            self._check_kwargs(request.kwargs)
+            not_sent = self.stops_not_sent(request.kwargs)
+            if not_sent:
+                warn_once(
+                    "stops",
+                    "the harness sends at most four stop strings with a chat (to some models "
+                    "none), so %s cut the answers afterwards",
+                    ", ".join(map(repr, not_sent)),
                 )
-                raise TaskConfigError(sentence, "conflict", name, kwargs[name])
-        if self.official:
-            for name in ("top_k", "min_p", "repetition_penalty"):
-                if _value(kwargs.get(name), _OFF[name]) != _OFF[name]:
-                    sentence = (
-                        f"`{name}` must be off for {self.backend}, whose server does not know it; "
-                        f"got {kwargs[name]!r}"
-                    )
-                    raise TaskConfigError(sentence, "unsupported", name, kwargs[name])
-        message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
-        temperature = kwargs["temperature"]
-        sent = self.body(message, kwargs, request.seed).get("temperature")
-        if sent != temperature:
-            sentence = (
-                f"`temperature` must be {sent} with {self.backend} and this model, since the "
-                f"harness always sends that; got {temperature!r} (if the model takes "
-                "others, local-chat-completions with the same base_url sends them)"
-            )
-            raise TaskConfigError(sentence, "unsupported", "temperature", temperature)
+            if self.measures and self.tempers(request):
+                warn_once(
+                    "tempered",
+                    "completion_bpt is not recorded: SGLang's log-probabilities are those of the "
+                    "request's temperature, %s, and the signal is of temperature 1",
+                    request.kwargs.get("temperature"),
+                )
 
-
-def _value(given: Any, off: float) -> Any:
-    """Return a filter's value, with every convention for "off" replaced by the one value."""
-    if given is None or (off == -1 and given in (0, -1)):
-        return off
-    return given
-
-
-#: The time-out of a request, and further seconds for each token of the completion: a busy
-#: server generates a few tokens per second for one request.
-_BASE_TIMEOUT_S = 300.0
-_TIMEOUT_S_A_TOKEN = 0.2
-
-#: Few servers generate more tokens per second for one request.
-_FAST_TOKENS_A_SECOND = 50.0
-
-
-def check_settings(
-    payloads: Payloads, requests: Sequence[TrialRequest], warn_once: Callable[..., None]
-) -> None:
-    """Check the settings and the kind of prompts of all requests.
-
-    Raises
-    ------
-    TaskConfigError
-        If the backend cannot send a setting or a prompt.
-    """
-    seen: set[str] = set()
-    for request in requests:
+    def _check_prompt(self, request: TrialRequest) -> None:
         if len(getattr(request.instance, "args", ())) > 2:
-            sentence = "the prompts must be text for trials over an API; got images or sound"
-            raise TaskConfigError(sentence, "unsupported", "prompt")
+            rule = "be text for trials over an API"
+            raise TaskConfigError.of("prompt", "unsupported", rule, "images or sound")
+        if not request.prompt:
+            raise TaskConfigError.of("prompt", "empty", "hold text to be sent to a server", "")
         chat = not isinstance(request.context, str)
-        if payloads.chat and not chat:
-            sentence = f"{payloads.backend} needs --apply_chat_template; got a prompt of plain text"
+        if self.chat and not chat:
+            sentence = f"{self.backend} needs --apply_chat_template; got a prompt of plain text"
             raise TaskConfigError(sentence, "type", "prompt", request.context)
-        if chat and not payloads.chat:
+        if chat and not self.chat:
             sentence = (
-                f"{payloads.backend} cannot send a chat's messages; use local-chat-completions, "
+                f"{self.backend} cannot send a chat's messages; use local-chat-completions, "
                 "or name a Hugging Face tokenizer, whose chat template makes a text of them"
             )
             raise TaskConfigError(sentence, "type", "prompt", request.context)
-        settings = repr(sorted(request.kwargs.items(), key=str))
-        if settings in seen:
-            continue
-        seen.add(settings)
-        payloads.check(request)
-        not_sent = payloads.stops_not_sent(request.kwargs)
-        if not_sent:
-            warn_once(
-                "stops",
-                "the harness sends at most four stop strings with a chat (to some models none), "
-                "so %s cut the answers afterwards; the model generates until another end",
-                ", ".join(map(repr, not_sent)),
+
+    def _check_kwargs(self, kwargs: Mapping[str, Any]) -> None:
+        for name in _FIXED:
+            if name in kwargs and not (name == "n" and kwargs[name] == 1):
+                rule = (
+                    "be left out of the generation settings: every request asks for one trial, "
+                    "with its own seed and log-probabilities"
+                )
+                raise TaskConfigError.of(name, "conflict", rule, kwargs[name])
+        for name in ("top_k", "min_p", "repetition_penalty") if self.official else ():
+            if not _is_off(name, kwargs.get(name)):
+                rule = f"be off for {self.backend}, whose server does not know it"
+                raise TaskConfigError.of(name, "unsupported", rule, kwargs[name])
+        temperature = kwargs["temperature"]
+        sent = self._example(kwargs).get("temperature")
+        if sent != temperature:
+            rule = (
+                f"be {sent} with {self.backend} and this model, since the harness always sends "
+                "that (local-chat-completions with the same base_url sends others)"
             )
+            raise TaskConfigError.of("temperature", "unsupported", rule, temperature)
+
+
+def _is_off(name: str, value: Any) -> bool:
+    """Return whether a filter is off, by any convention."""
+    return value is None or value in _OFF[name]
 
 
 def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) -> dict[str, Any]:
-    """Return what is sent for each prompt: its tokens if the harness sends tokens.
-
-    Parameters
-    ----------
-    model : object
-        The harness's backend.
-    requests : sequence of TrialRequest
-        The trials.
-    chat : bool
-        Whether chat messages are sent.
-
-    Raises
-    ------
-    TaskConfigError
-        If a prompt is empty.
-    """
+    """Return what is sent for each prompt: its tokens if the harness sends tokens."""
     contexts = {request.prompt: request.context for request in requests}
-    if "" in contexts:
-        sentence = "`prompt` must hold text to be sent to a server; got an empty one"
-        raise TaskConfigError(sentence, "empty", "prompt", "")
     if chat or not getattr(model, "tokenized_requests", False):
         return contexts
     encoded = model.tok_encode(list(contexts.values()), add_special_tokens=model.add_bos_token)
     return dict(zip(contexts, encoded, strict=True))
 
 
-def check_room(
-    requests: Sequence[TrialRequest], messages: Mapping[str, Any], room: int | None
-) -> None:
+def check_room(lengths: Iterable[tuple[int, int]], room: int | None) -> None:
     """Check that prompts and completions fit the model's context.
 
     Parameters
     ----------
-    requests : sequence of TrialRequest
-        The trials.
-    messages : mapping
-        What is sent, by prompt; text, which only the server can count, counts as 0 tokens.
+    lengths : iterable of (int, int)
+        Tokens of the prompt, 0 where only the server can count them, and of the completion.
     room : int or None
         Context length in tokens; None if it is unknown.
 
@@ -355,21 +304,14 @@ def check_room(
     TaskConfigError
         If they do not fit.
     """
-    if room is None:
-        return
-    prompt, completion = 0, 0
-    for request in requests:
-        tokens, length = token_count(messages[request.prompt]) or 0, request.kwargs["max_gen_toks"]
-        if tokens + length > prompt + completion:
-            prompt, completion = tokens, length
-    if prompt + completion > room:
-        lengths = f"the longest prompt has {prompt} tokens and " if prompt else ""
-        sentence = (
-            f"{lengths}max_gen_toks is {completion}, but the model's context (max_length) is "
-            f"{room} tokens, so the prompt would be cut or refused; pass the true context in "
-            "--model_args max_length=..., or fewer max_gen_toks"
+    prompt, completion = max(lengths, key=sum)
+    if room is not None and prompt + completion > room:
+        rule = (
+            f"leave room for the longest prompt ({prompt} tokens) in the model's context "
+            f"(max_length) of {room} tokens, or the prompt would be cut or refused; pass the true "
+            "context in --model_args max_length=..., or fewer max_gen_toks"
         )
-        raise TaskConfigError(sentence, "range", "max_gen_toks", completion)
+        raise TaskConfigError.of("max_gen_toks", "range", rule, completion)
 
 
 def token_count(message: Any) -> int | None:
@@ -395,28 +337,9 @@ def timeout_s(max_gen_toks: int, given: object) -> float:
 
     Examples
     --------
-    >>> timeout_s(256, None), timeout_s(32768, None)
-    (351.2, 6853.6)
+    >>> timeout_s(256, None), timeout_s(32768, None), timeout_s(256, "60")
+    (351.2, 6853.6, 60.0)
     """
     if given is None:
-        seconds = _BASE_TIMEOUT_S + _TIMEOUT_S_A_TOKEN * max_gen_toks
-        log.info(
-            "each request is allowed %.0f s for up to %d tokens, where the harness allows 300 s; "
-            "timeout=... sets another time",
-            seconds,
-            max_gen_toks,
-        )
-        return seconds
-    seconds = float(str(given))
-    if not seconds > 0:
-        raise TaskConfigError.of("timeout", "range", "be a number of seconds above 0", given)
-    if seconds * _FAST_TOKENS_A_SECOND < max_gen_toks:
-        log.warning(
-            "timeout=%g allows a request %g s, so the server must generate more than %.0f tokens "
-            "per second for a completion of %d; slower ones will time out and be requested again",
-            seconds,
-            seconds,
-            max_gen_toks / seconds,
-            max_gen_toks,
-        )
-    return seconds
+        return _BASE_TIMEOUT_S + _TIMEOUT_S_A_TOKEN * max_gen_toks
+    return check_positive("timeout", float(str(given)))

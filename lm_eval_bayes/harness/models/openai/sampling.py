@@ -12,13 +12,13 @@ with another ``--logprobs-mode``, and SGLang's only at temperature 1, where they
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from lm_eval_bayes._util.http import Client, RequestFailed, api_of
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import (
@@ -28,41 +28,39 @@ from lm_eval_bayes.harness.models.interface import (
     installed_versions,
 )
 from lm_eval_bayes.harness.models.openai.client import TrialClient
-from lm_eval_bayes.harness.models.openai.connection import Endpoint
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
     check_room,
-    check_settings,
     prompts_to_send,
     timeout_s,
+    token_count,
 )
-from lm_eval_bayes.harness.models.openai.responses import (
-    ExchangeFailed,
-    ServerError,
-    TrialsFailedError,
-)
+from lm_eval_bayes.harness.models.openai.responses import ServerError, TrialsFailedError
 from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
-from lm_eval_bayes.harness.models.openai.served_models import Server, server_address
-from lm_eval_bayes.runs.model_arguments import Kind, keyed, kind_of
+from lm_eval_bayes.harness.models.openai.served_models import (
+    context_length,
+    other_model,
+    served_model,
+    server_address,
+)
+from lm_eval_bayes.runs.model_arguments import keyed, secret_texts
+from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
+#: The harness's arguments that are read here too.
+_READ_AGAIN = ("timeout", "max_retries", "max_length", "tokenizer", "revision", "think_end_token")
+
 #: Attempts per request by default: the harness's 3 end within seconds, while a restarting server
-#: needs a minute or two. A server that does not answer is paused ten times in two minutes.
+#: needs a minute or two, as long as ten attempts take.
 ATTEMPTS = 10
 
 #: Attempts of a request that checks whether seeds are honoured, and its time-out in seconds.
 _ATTEMPTS_TO_CHECK, _CHECK_TIMEOUT_S = 2, 120.0
 
-
 #: The settings of the texts that show whether seeds are honoured.
-_CHECK_KWARGS = {"temperature": 1.0, "do_sample": True, "until": []}
-
-_IGNORED = (
-    "give seeds=ignored to sample without seeds, which the results then say (no trial can be "
-    "reproduced from its seed)"
-)
+_CHECK_KWARGS = {"temperature": 1.0, "do_sample": True, "until": [], "max_gen_toks": TOKENS}
 
 
 class OpenAISampling(SamplingMixin):
@@ -90,13 +88,14 @@ class OpenAISampling(SamplingMixin):
             rule = "be ignored, for a server that ignores them, or left out"
             raise ModelConfigError.of("seeds", "choice", rule, seeds)
         self.seeded = seeds is None
-        self._given = {
-            name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET
-        }
+        self._given = {name: kwargs[name] for name in _READ_AGAIN if name in kwargs}
         self._endpoint = endpoint
         if kwargs.get("base_url"):  # before the harness's class asks it for a tokenizer
             server_address(kwargs["base_url"])
-        self._seeds_checked = False
+        self._seeds_checked = self._is_up = False
+        #: The server's list of models; None if it has none, or is not up.
+        self._models: Any = None
+        #: The model that the server must have, as it is stored.
         self._expected: Mapping[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
@@ -121,11 +120,13 @@ class OpenAISampling(SamplingMixin):
         ModelConfigError
             If the server ignores seeds or gives one text for all of them, unless
             ``seeds=ignored`` is given.
+        ServerError
+            If it refuses all requests.
         """
-        self._served()
         sampled = any(request.kwargs.get("temperature") for request in requests)
         if self._seeds_checked or not sampled or self._payloads.official:
             return
+        self._ask_server()
         self._check_seeds(requests[0])
         self._seeds_checked = True
 
@@ -159,33 +160,50 @@ class OpenAISampling(SamplingMixin):
         if not requests:
             return iter(())
         questions = requests.questions if isinstance(requests, RequestStream) else requests
-        payloads = self._payloads
         server_address(self.base_url)
         batch_size = getattr(self, "_batch_size", 1)
         if batch_size > 1:
             rule = "be 1 for trials over an API, where one seed serves a batch (see num_concurrent)"
             raise ModelConfigError.of("batch_size", "conflict", rule, batch_size)
-        check_settings(payloads, questions, self.warn_once)
-        messages = prompts_to_send(self, questions, payloads.chat)
-        check_room(questions, messages, self._room())
-        longest = max(int(request.kwargs["max_gen_toks"]) for request in questions)
-        endpoint = self._requests(
-            timeout_s(longest, self._given.get("timeout")),
-            max(1, int(self._given.get("max_retries", ATTEMPTS))),
-            questions[0].seed,
-        )
+        self._ask_server()
+        self._payloads.check(questions, self.warn_once)
+        messages = prompts_to_send(self, questions, self._payloads.chat)
+        lengths = [
+            (token_count(messages[request.prompt]) or 0, request.kwargs["max_gen_toks"])
+            for request in questions
+        ]
+        check_room(lengths, self._room())
         client = TrialClient(
-            payloads,
-            endpoint,
+            self._client(
+                timeout_s(max(length for _, length in lengths), self._given.get("timeout")),
+                max(1, int(self._given.get("max_retries", ATTEMPTS))),
+            ),
+            self._payloads,
             messages,
-            set(measure) if measure and self._can_measure_prompts() else set(),
+            set(measure) if self._can_measure_prompts() else set(),
             min(self._concurrency(), len(requests)),
             self._think_end_token,
             self.warn_once,
-            served=self._served() or self._expected,
-            unchecked=self._server.is_down,
         )
-        return self._answers(client, requests)
+        return self._trials(client, requests)
+
+    def _trials(
+        self, client: TrialClient, requests: Sequence[TrialRequest] | RequestStream
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
+        failed: list[tuple[TrialRequest, str]] = []
+        answered = 0
+        outcomes: Any = client.outcomes(requests)
+        with closing(outcomes):
+            for request, outcome in outcomes:
+                if isinstance(outcome, Trial):
+                    answered += 1
+                    yield request, outcome
+                    continue
+                failed.append((request, str(outcome)))
+                if isinstance(requests, RequestStream):
+                    requests.end_after(request.trial)
+        if failed:
+            raise TrialsFailedError(failed, answered, len(requests), self._server_name)
 
     def finished_text(
         self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any] | None = None
@@ -195,8 +213,7 @@ class OpenAISampling(SamplingMixin):
         Completions are unchanged. Of a chat's, the think block is removed, and stop strings
         that the harness does not send (more than four) cut the text.
         """
-        payloads = self._payloads
-        if not payloads.chat:
+        if not self._payloads.chat:
             return raw
         if signals and signals.get("content_missing"):
             from lm_eval.models import api_models
@@ -205,7 +222,7 @@ class OpenAISampling(SamplingMixin):
         text = raw
         if self._think_end_token:
             text = text.split(self._think_end_token)[-1].lstrip()
-        for stop in payloads.stops_not_sent(kwargs):
+        for stop in self._payloads.stops_not_sent(kwargs):
             text = text.split(stop)[0]
         return text
 
@@ -214,7 +231,7 @@ class OpenAISampling(SamplingMixin):
         return self._payloads.stops_sent(kwargs)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what the distribution is known to depend on.
+        """Return what the distribution is known to depend on, without secrets.
 
         Raises
         ------
@@ -222,20 +239,21 @@ class OpenAISampling(SamplingMixin):
             If the server cannot be reached, so that its model is unknown;
             :meth:`fingerprint_among` finds it in a store.
         """
-        self._expected = self._server.served(self.model)
-        return {**self._fingerprint(), "served": self._expected}
+        problem = self._ask_server()
+        if problem is not None:
+            address = server_address(self.base_url)
+            raise ServerError(f"the server at {address} does not answer ({problem}); is it up?")
+        self._expected = self._served()
+        return {**self._own_fingerprint(), "served": self._expected}
 
     def fingerprint_among(self, stored: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return the only stored fingerprint that equals this server's up to `served`.
 
         With it the stored trials of a server that is down can be read.
         """
-        own = self._fingerprint()
-        equal = []
-        for recorded in stored:
-            fingerprint = {**own, "served": recorded.get("served")}
-            if keyed(fingerprint)[0] == keyed(recorded)[0]:
-                equal.append(fingerprint)
+        own = self._own_fingerprint()
+        pairs = [({**own, "served": recorded.get("served")}, recorded) for recorded in stored]
+        equal = [ours for ours, recorded in pairs if keyed(ours)[0] == keyed(recorded)[0]]
         if len(equal) != 1:
             return None
         self._expected = equal[0]["served"]
@@ -244,11 +262,19 @@ class OpenAISampling(SamplingMixin):
     def versions(self) -> dict[str, str]:
         """Return the versions of the client's software and, if it sends it, of the server."""
         versions = installed_versions("lm_eval", "aiohttp")
-        with suppress(ServerError):
-            version = self._server.version
-            if version is not None:
+        root = api_of(self.base_url).removesuffix("/v1")
+        with suppress(RequestFailed):
+            self._ask_server()
+            page = "server_info" if self._payloads.owner == "sglang" else "version"
+            version = mapping(self._get(f"{root}/{page}")).get("version")
+            if isinstance(version, str):
                 versions["server"] = version
         return versions
+
+    @property
+    def checks_context(self) -> bool:
+        """Whether the context length is known, and requests that do not fit are refused."""
+        return self._room() is not None
 
     # -- internals ---------------------------------------------------------------------
 
@@ -256,25 +282,47 @@ class OpenAISampling(SamplingMixin):
     def _payloads(self) -> Payloads:
         return Payloads(self, self.seeded)
 
-    @cached_property
-    def _server(self) -> Server:
-        verify = bool(self.verify_certificate)
-        return Server(
+    @property
+    def _server_name(self) -> str:
+        return self._endpoint or server_address(self.base_url)
+
+    def _client(self, timeout_s: float = _CHECK_TIMEOUT_S, attempts: int = 1) -> Client:
+        def changed(models: Any) -> str | None:
+            served = served_model(models, self.model)
+            if served is None or self._expected is None or served == self._expected:
+                return None
+            return other_model(self._expected, served)
+
+        return Client(
             self.base_url,
             self.header,
-            (getattr(self, "ca_cert_path", None) or True) if verify else False,
+            secret_texts(self.header, self.base_url),
+            bool(self.verify_certificate),
+            getattr(self, "ca_cert_path", None),
+            timeout_s,
+            attempts,
+            changed,
+            unchecked=not self._is_up or self._served() != self._expected,
         )
 
-    def _requests(self, timeout_s: float, attempts: int, seed: int) -> Endpoint:
-        return Endpoint(
-            url=self.base_url,
-            headers=self.header,
-            verify=bool(self.verify_certificate),
-            ca_cert_path=getattr(self, "ca_cert_path", None),
-            timeout_s=timeout_s,
-            attempts=attempts,
-            seed=seed,
-        )
+    def _get(self, url: str) -> Any:
+        client = self._client()
+        (body,) = client.results([url], client.get, 1)
+        return body
+
+    def _ask_server(self) -> RequestFailed | None:
+        """Ask the server for its models, until it was up once; return why it does not answer."""
+        if not self._is_up:
+            try:
+                self._models = self._get(f"{api_of(self.base_url)}/models")
+            except RequestFailed as failure:
+                return failure
+            self._is_up = True
+            self._payloads.owner = (self._served() or {}).get("owned_by")
+        return None
+
+    def _served(self) -> dict[str, Any] | None:
+        return served_model(self._models, self.model)
 
     @property
     def _think_end_token(self) -> str | None:
@@ -282,13 +330,12 @@ class OpenAISampling(SamplingMixin):
         token = getattr(self, "think_end_token", None) or self._given.get("think_end_token")
         return token if isinstance(token, str) and token else None
 
-    def _fingerprint(self) -> dict[str, Any]:
-        """Return the known properties that the distribution depends on, without secrets."""
+    def _own_fingerprint(self) -> dict[str, Any]:
         tokenized = bool(getattr(self, "tokenized_requests", False))
         fingerprint: dict[str, Any] = {
             "backend": self._payloads.backend,
             "pretrained": self.model,
-            "endpoint": self._endpoint or server_address(self.base_url),
+            "endpoint": self._server_name,
             "chat": self._payloads.chat,
             "tokenized_requests": tokenized,
         }
@@ -300,106 +347,77 @@ class OpenAISampling(SamplingMixin):
         return fingerprint
 
     def _can_measure_prompts(self) -> bool:
-        served = self._served()
-        if not self._payloads.chat:
-            return not (self._payloads.official or self._payloads.llamacpp)
-        return served is not None and served.get("owned_by") == "vllm"
-
-    @property
-    def checks_context(self) -> bool:
-        """Whether the context length is known, and requests that do not fit are refused."""
-        return self._room() is not None
+        if self._payloads.chat:
+            return self._payloads.owner == "vllm"
+        return not self._payloads.official and self._payloads.owner != "llamacpp"
 
     def _room(self) -> int | None:
         """Return the context length in tokens, if it is known."""
-        if "max_length" in self._given:
-            return int(self.max_length)
-        with suppress(ServerError):
-            length = self._server.context_length(self.model)
-            if length is not None:
-                return length
+        reported = context_length(self._models, self.model)
         # The harness truncates tokenized prompts, to a context of 2048 tokens by default.
         tokenized = getattr(self, "tokenized_requests", False) and not self._payloads.chat
-        return int(self.max_length) if tokenized else None
-
-    def _served(self) -> dict[str, Any] | None:
-        try:
-            served = self._server.served(self.model)
-        except ServerError:
-            return None
-        owner = served.get("owned_by") if served is not None else None
-        self._payloads.llamacpp, self._payloads.sglang = owner == "llamacpp", owner == "sglang"
-        return served
+        if "max_length" in self._given or (reported is None and tokenized):
+            return int(self.max_length)
+        return reported
 
     def _check_seeds(self, request: TrialRequest) -> None:
         """Check whether the server honours seeds.
 
         Raises
         ------
-        ModelConfigError
+        ModelConfigError, ServerError
             See :meth:`prepare`.
         """
-        host = server_address(self.base_url)
-        if self._server.is_down:
-            log.warning("whether %s honours seeds is not known: it does not answer yet", host)
-            return
-        endpoint = self._requests(_CHECK_TIMEOUT_S, _ATTEMPTS_TO_CHECK, request.seed)
-        try:
-            verdict = check_seeds(
-                lambda prompt, seed: self._short_text(endpoint, request, prompt, seed),
-                request.seed,
-            )
-        except ExchangeFailed as failure:
-            if "seed" in failure.complaint and self.seeded:
-                raise ModelConfigError(
-                    f"{host} refuses the seeds of requests; {_IGNORED}",
-                    "unsupported",
-                    "seeds",
-                    failure.complaint,
-                ) from failure
-            log.warning("whether %s honours seeds is not known: %s", host, failure)
-            return
+        host, why = server_address(self.base_url), "it does not answer yet"
+        verdict = Verdict.UNKNOWN
+        if self._is_up:
+            why = "it sent empty texts"
+            try:
+                verdict = check_seeds(
+                    lambda prompt, seed: self._short_text(request, prompt, seed), request.seed
+                )
+            except RequestFailed as failure:
+                if failure.fatal:
+                    raise ServerError(f"{host} refuses all requests: {failure}") from failure
+                why = str(failure)
+                if "seed" in failure.reason and not failure.retry:
+                    verdict = Verdict.IGNORED
         if verdict is Verdict.UNKNOWN:
-            log.warning("whether %s honours seeds is not known: it sent empty texts", host)
+            log.warning("whether %s honours seeds is not known: %s", host, why)
         elif verdict is Verdict.ONE_TEXT:
-            requests = "different seeds" if self.seeded else "requests without seeds"
-            raise ModelConfigError(
-                f"{host} gave the same text for {requests} at temperature 1, so all trials of a "
-                "question would be one text"
-                + (
-                    "; does it cache answers, or use a fixed seed?"
-                    if self.seeded
-                    else " (SGLang with --enable-deterministic-inference does so); leave out "
-                    "seeds=ignored, if the server reads seeds"
-                ),
-                "unsupported",
-                "seeds",
-                verdict,
+            sentence = (
+                f"{host} gave one text for different requests at temperature 1, which all trials "
+                "of a question would be; does it cache answers, or use a fixed seed (SGLang "
+                "without seeds does)?"
             )
+            raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
         elif verdict is Verdict.IGNORED and self.seeded:
             sentence = (
-                f"{host} ignores the seeds of requests: it gave different texts for one seed; "
-                f"{_IGNORED}"
+                f"{host} ignores or refuses the seeds of requests; give seeds=ignored to sample "
+                "without seeds, which the results then say (no trial can be reproduced from its "
+                "seed)"
             )
             raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
 
-    def _short_text(self, endpoint: Endpoint, request: TrialRequest, prompt: str, seed: int) -> str:
+    def _short_text(self, request: TrialRequest, prompt: str, seed: int) -> str:
         """Return the server's short text for a prompt and a seed, at temperature 1.
 
         Raises
         ------
-        ExchangeFailed
+        RequestFailed
             If the server does not answer.
         """
-        kwargs = {**_CHECK_KWARGS, "max_gen_toks": TOKENS}
         context: Any = prompt
         if self._payloads.chat:
             context = self.apply_chat_template([{"role": "user", "content": prompt}])
-        asked = replace(request, context=context, prompt=prompt, seed=seed, kwargs=kwargs)
+        asked = replace(request, context=context, prompt=prompt, seed=seed, kwargs=_CHECK_KWARGS)
         messages = prompts_to_send(self, [asked], self._payloads.chat)
-        client = TrialClient(self._payloads, endpoint, messages, set(), 1, None, _no_warning)
+        server = self._client(attempts=_ATTEMPTS_TO_CHECK)
+        client = TrialClient(
+            server, self._payloads, messages, set(), 1, None, lambda *warning: None
+        )
         ((_, answer),) = client.outcomes([asked])
-        if isinstance(answer, ExchangeFailed):
+        if isinstance(answer, RequestFailed):
             raise answer
         # all that the server wrote, reasoning and answer
         return str((answer.signals or {}).get("reasoning_content", "")) + answer.text
@@ -413,37 +431,3 @@ class OpenAISampling(SamplingMixin):
                 "generate many times as many tokens per second with num_concurrent=64",
             )
         return max(wanted, 1)
-
-    def _answers(
-        self, client: TrialClient, requests: Sequence[TrialRequest] | RequestStream
-    ) -> Iterator[tuple[TrialRequest, Trial]]:
-        failed: list[tuple[TrialRequest, str]] = []
-        answered = 0
-        outcomes = client.outcomes(requests)
-        without_content: Counter[str] = Counter()
-        try:
-            for request, outcome in outcomes:
-                if isinstance(outcome, ExchangeFailed):
-                    failed.append((request, str(outcome)))
-                    if isinstance(requests, RequestStream):
-                        requests.end_after(request.trial)
-                else:
-                    answered += 1
-                    if (outcome.signals or {}).get("content_missing"):
-                        without_content[outcome.finish_reason or "no finish reason"] += 1
-                    yield request, outcome
-        finally:
-            outcomes.close()  # type: ignore[attr-defined]
-            if without_content:
-                log.warning(
-                    "%d of %d answers came without content and count as empty responses (%s)",
-                    *(without_content.total(), answered),
-                    ", ".join(f"{reason}: {n}" for reason, n in without_content.most_common()),
-                )
-        if failed:
-            server = self._endpoint or server_address(self.base_url)
-            raise TrialsFailedError(failed, answered, len(requests), server)
-
-
-def _no_warning(topic: str, message: str, *values: object) -> None:
-    """Say nothing of the texts that only show whether seeds are honoured."""

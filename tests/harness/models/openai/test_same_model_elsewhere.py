@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from _support.openai_models import chat, completions, recorded
+from _support.errors import refused
+from _support.openai_models import chat, completions, recorded, requests_of
 from _support.scripted_server import serving, vllm_pages
 
 from lm_eval_bayes._util.hashing import model_hash
+from lm_eval_bayes.harness.models.openai.responses import ServerError
 from lm_eval_bayes.harness.models.stored_models import source_of
 from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -70,3 +72,14 @@ def test_a_server_that_is_down_finds_the_trials_of_its_model(tmp_path):
     down = completions(server)
     assert keyed(down.fingerprint_among(stored))[0] == keyed(up)[0]
     assert down.fingerprint_among([of_chat]) is None
+
+
+def test_a_server_that_comes_up_with_another_model_than_the_stored_one_is_refused():
+    with serving(pages=vllm_pages()) as server:
+        stored = completions(server).fingerprint()
+    with serving(pages=vllm_pages(root="org/another")) as server:
+        model = completions(server)
+        model._expected = stored["served"]  # as after a start while it was down
+        with refused(None, "failed", None, error=ServerError):
+            model.prepare(requests_of(2, 2))
+        assert server.requests == []

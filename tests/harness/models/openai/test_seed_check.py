@@ -11,6 +11,7 @@ from _support.openai_models import OfficialChat, chat, completions, requests_of
 from _support.scripted_server import Act, error, serving
 
 from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.openai.responses import ServerError
 from lm_eval_bayes.harness.models.openai.seed_check import Verdict, check_seeds
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
@@ -150,6 +151,22 @@ def test_a_server_that_refuses_seeds_is_an_error():
         model = completions(server, seeds="ignored")
         model.prepare(requests_of(1, 1))
         assert len(list(model.sample(requests_of(1, 1)))) == 1
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        error(401, "Incorrect API key provided: sk-secret-of-the-tests"),
+        error(404, "The model `hash` does not exist."),
+    ],
+    ids=["key", "model"],
+)
+def test_a_wrong_key_or_model_is_an_error_before_anything_is_sampled(act):
+    with serving(lambda number, body: act) as server:
+        with refused(None, "failed", None, error=ServerError) as caught:
+            completions(server).prepare(requests_of(9, 2))
+        assert len(server.requests) == 1
+    assert "sk-secret" not in str(caught.value)
 
 
 def test_a_server_that_fails_the_check_is_said_and_sampled(caplog):
