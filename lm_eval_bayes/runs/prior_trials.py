@@ -20,7 +20,6 @@ def prior_counts(
     weights: FloatArray,
     prior: TaskRun,
     task: str,
-    argument: str = "prior",
 ) -> IntArray:
     """Return the prior trials of every question by category, (M, C+1).
 
@@ -36,27 +35,25 @@ def prior_counts(
         The earlier run.
     task : str
         The task of the questions, for an error.
-    argument : str
-        The name of the prior run in an error.
 
     Raises
     ------
     InvalidInputError
         If the scores of the categories differ, or no question is in both.
     """
-    prior.require_graded(argument)
+    prior.require_graded("prior")
     of_prior = prior.outcomes
     if of_prior.weights.tolist() != weights.tolist():
         rule = f"have the category weights of {task}, {weights.tolist()}"
         got = f"{of_prior.weights.tolist()} in {prior.label}"
-        raise InvalidInputError.of(argument, "mismatch", rule, got)
+        raise InvalidInputError.of("prior", "mismatch", rule, got)
     rows = dict(zip(prior.question_ids, of_prior.counts, strict=True))
     none = np.zeros(weights.size, dtype=np.int64)
     counts = np.array([rows.get(id, none) for id in question_ids], dtype=np.int64)
     if not counts.any():
         rule = f"have trials of questions of {task}, such as {_listed(question_ids)}"
         got = f"questions such as {_listed(prior.question_ids)} in {prior.label}"
-        raise InvalidInputError.of(argument, "mismatch", rule, got)
+        raise InvalidInputError.of("prior", "mismatch", rule, got)
     return counts
 
 

@@ -91,7 +91,6 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
         "n",
         "metric",
         "cluster",
-        "prior",
         "bounds",
         "threshold",
     }

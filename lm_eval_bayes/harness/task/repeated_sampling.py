@@ -21,7 +21,6 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading import programs
 from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.grading.task_metric import (
@@ -39,7 +38,6 @@ from lm_eval_bayes.harness.task.logged_fields import (
     loggable,
     measured_columns,
 )
-from lm_eval_bayes.harness.task.prior_run import PriorTrials
 from lm_eval_bayes.harness.task.requests import (
     check_request_cache,
     mark_pipelines,
@@ -117,14 +115,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         if max(extra, default=0) >= n_questions:
             rule = f"name questions of task {name}, 0 to {n_questions - 1}"
             raise InvalidInputError.of("bayes_extra_trials", "range", rule, max(extra))
-        self.prior: PriorTrials | None = None
         self.metric_errors: dict[str, str] = {}
-        if self.settings.prior is not None:
-            self.prior = PriorTrials.read(self.task_docs, self.settings, str(name))
-            log.info(
-                "task %s: %s of %s questions have prior trials, of %s",
-                *(name, len(self.prior.counts), len(self.task_docs), self.prior.run.model),
-            )
         if self.settings.check:
             self._check_first_question()
 
@@ -202,10 +193,6 @@ class RepeatedSamplingTask(ConfigurableTask):
         check_request_cache(
             bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
         )
-        evaluation = current_evaluation()
-        store = None if evaluation is None else getattr(evaluation.model, "trial_store", None)
-        if self.prior is not None and store is not None:
-            self.prior.check_other_store(store.path, str(self.config.task))
         super().build_all_requests(**kwargs)
         self._chosen = kwargs.get("samples") or None
         repeat_requests(self, self.settings, self._yaml_generation_kwargs)
@@ -441,7 +428,6 @@ class RepeatedSamplingTask(ConfigurableTask):
         field = self.settings.cluster
         return {
             "cluster": None if field is None else cluster_label(doc, field),
-            "prior_counts": None if self.prior is None else self.prior.of(doc),
             "answer_source": self._answer_source(pipeline) if self._has_grades else "none",
             "origin": f"task {self.config.task}, filter {pipeline}",
         }
