@@ -128,8 +128,18 @@ class LoggedTask:
     @property
     def metric_errors(self) -> Mapping[str, str]:
         """Why metrics have no numbers, by their names."""
-        recorded = mapping(self.metadata.get("lm_eval_bayes"))
-        return {name: one_line(text) for name, text in mapping(recorded.get("errors")).items()}
+        errors = mapping(self._recorded.get("errors"))
+        return {name: one_line(text) for name, text in errors.items()}
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """How the questions were asked; empty where it is not recorded."""
+        return mapping(self._recorded.get("protocol"))
+
+    @property
+    def _recorded(self) -> Mapping[str, Any]:
+        """What this package adds to the metadata."""
+        return mapping(self.metadata.get("lm_eval_bayes"))
 
     @property
     def cluster_field(self) -> str | None:
@@ -204,9 +214,11 @@ def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     """Return what identifies the model besides its name and its generation settings."""
     given = {k: v for k, v in task.model_args.items() if kind_of(k) is not Kind.PLACE}
     arguments = {**({"backend": task.backend} if task.backend else {}), **identity(given)}
+    # the harness records its flag, and a task of this package what it did
+    recorded = {**task.results, **task.protocol}
     for key in ("system_instruction_sha", "chat_template_sha", "fewshot_as_multiturn"):
-        if task.results.get(key) not in (None, False):
-            arguments[key.removesuffix("_sha")] = task.results[key]
+        if recorded.get(key) not in (None, False):
+            arguments[key.removesuffix("_sha")] = recorded[key]
     shots = mapping(task.results.get("n-shot")).get(task.task, task.config.get("num_fewshot"))
     if shots:
         arguments["num_fewshot"] = shots

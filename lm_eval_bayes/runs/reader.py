@@ -320,6 +320,8 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             yield f"task {task}: {share} have no trial of {run.model}"
     versions = [(run, run.provenance.versions.get("task")) for run in runs]
     yield from _differing(task, "are of different versions", versions)
+    protocols = [(run, run.provenance.protocol or None) for run in runs]
+    yield from _differing(task, "were asked under different protocols", protocols)
     yield from _differing(task, "count different things", [(run, _counted(run)) for run in runs])
     sent = [
         {**generation(provenance.generation_kwargs), **(provenance.setup or {})}

@@ -93,6 +93,8 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
         "cluster",
         "bounds",
         "threshold",
+        "protocol",
+        "chat_template",
     }
     option_names = sorted({*setting_names, "grader", *EXACT_MATCH_OPTIONS})
     for option in options:

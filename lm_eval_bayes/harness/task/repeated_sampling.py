@@ -38,12 +38,12 @@ from lm_eval_bayes.harness.task.logged_fields import (
     loggable,
     measured_columns,
 )
+from lm_eval_bayes.harness.task.protocol import prompt_of
 from lm_eval_bayes.harness.task.requests import (
-    check_request_cache,
+    build_requests,
     mark_pipelines,
     receive_responses,
     receive_stored,
-    repeat_requests,
     store_outcomes,
 )
 from lm_eval_bayes.harness.task.settings import check_rows
@@ -89,6 +89,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         metadata = config.get("metadata")
         config["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
         self._read_settings(config)
+        if "doc_to_text" in config:
+            config["doc_to_text"] = prompt_of(name, config["doc_to_text"], config["metadata"])
         config["repeats"] = self.settings.n
         config["filter_list"] = pipelines.keep_all_responses(config.get("filter_list"), name)
         with questions.explained(name, config):
@@ -190,12 +192,9 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request per question."""
-        check_request_cache(
-            bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
-        )
-        super().build_all_requests(**kwargs)
         self._chosen = kwargs.get("samples") or None
-        repeat_requests(self, self.settings, self._yaml_generation_kwargs)
+        build = super().build_all_requests
+        build_requests(build, self, self.settings, self._yaml_generation_kwargs, kwargs)
 
     # -- after sampling --------------------------------------------------------------
 

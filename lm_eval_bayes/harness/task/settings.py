@@ -25,6 +25,9 @@ MAX_TRIALS = 100_000
 
 _LARGEST_WEIGHT = 1e100
 
+#: Known ways of asking a contest's questions.
+PROTOCOLS = ("hariri-2026", "hariri-2026-nemotron", "matharena")
+
 #: Every key that a task's metadata may carry for us, with what it means.
 KEYS = {
     "bayes_n": "trials per question, N (default: the task's `repeats`); tasks of one command may "
@@ -45,6 +48,10 @@ KEYS = {
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
+    "bayes_protocol": f"the prompt of the contests: {', '.join(PROTOCOLS)} (default hariri-2026)",
+    "bayes_chat_template": "auto, always or never: whether prompts are put into the model's chat "
+    "template; auto where it has one (default of the contests; other tasks follow the harness's "
+    "--apply_chat_template)",
     "bayes_rows": "the rows of the printed table: short (the default), all, or one or a list of "
     "names in which * stands for anything, such as pass@*; results and samples hold every row",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
@@ -88,6 +95,10 @@ class Settings(Record):
         The score from which on a response passes; None without rows of the Pass@k family.
     rows : "short", "all" or tuple of str
         The rows of the harness's table; shell patterns in a tuple.
+    protocol : str or None
+        One of `PROTOCOLS`; None asks with the task's own prompt.
+    chat_template : "auto", "always", "never" or None
+        Whether prompts are put into the model's chat template; None as the harness's flag says.
     """
 
     n: int
@@ -105,6 +116,8 @@ class Settings(Record):
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
     rows: str | tuple[str, ...] = "short"
+    protocol: str | None = None
+    chat_template: str | None = None
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""
@@ -175,6 +188,7 @@ class Settings(Record):
             cluster=_cluster(metadata.get("cluster")),
             **_scores(metadata),
             rows=_rows(metadata.get("bayes_rows", "short")),
+            **_asking(metadata),
         )
 
     def with_trials(self, metadata: Mapping[str, Any]) -> Settings:
@@ -232,6 +246,16 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
             lambda x: low < x <= high,
         )
     return {"bounds": bounds, "threshold": threshold}
+
+
+def _asking(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    protocol = metadata.get("bayes_protocol")
+    mode = metadata.get("bayes_chat_template", None if protocol is None else "auto")
+    if protocol is not None:
+        check_option("bayes_protocol", protocol, PROTOCOLS)
+    if mode is not None:
+        check_option("bayes_chat_template", mode, ("auto", "always", "never"))
+    return {"protocol": protocol, "chat_template": mode}
 
 
 def _cluster(value: object) -> str | None:
