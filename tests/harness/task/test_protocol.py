@@ -23,8 +23,8 @@ SENTENCE = "Please reason step by step, and put your final answer within \\boxed
 HARIRI = "{{ problem | trim }}\n\n" + SENTENCE
 ASKED = {
     "hariri-2026": "1 + 1 =\n\n" + SENTENCE,
-    "hariri-2026-nemotron": "Solve the following math problem. Make sure to put the answer (and only "
-    "the answer) inside \\boxed{}.\n\n1 + 1 =",
+    "hariri-2026-nemotron": "Solve the following math problem. Make sure to put the answer (and "
+    "only the answer) inside \\boxed{}.\n\n1 + 1 =",
     "matharena": "Put your final answer within \\boxed{}.\n\n1 + 1 =",
 }
 
