@@ -28,7 +28,7 @@ _PROMPTS = {
     "within \\boxed{}.",
     "hariri-2026-nemotron": "Solve the following math problem. Make sure to put the answer (and "
     "only the answer) inside \\boxed{}.\n\n{{ problem | trim }}",
-    "matharena": "{instruction}\n\n{{ problem | trim }}",
+    "matharena": "{instruction}\n\n{{ problem }}",
 }
 
 #: The sampling of [Hariri 2026, F.3]; MathArena uses what the provider of each model recommends.
