@@ -216,12 +216,13 @@ def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     arguments = {**({"backend": task.backend} if task.backend else {}), **identity(given)}
     # the harness records its flag, and a task of this package what it did
     recorded = {**task.results, **task.protocol}
-    for key in ("system_instruction_sha", "chat_template_sha", "fewshot_as_multiturn"):
-        if recorded.get(key) not in (None, False):
-            arguments[key.removesuffix("_sha")] = recorded[key]
     shots = mapping(task.results.get("n-shot")).get(task.task, task.config.get("num_fewshot"))
     if shots:
         arguments["num_fewshot"] = shots
+    of_examples = ("fewshot_as_multiturn",) if shots else ()
+    for key in ("system_instruction_sha", "chat_template_sha", *of_examples):
+        if recorded.get(key) not in (None, False):
+            arguments[key.removesuffix("_sha")] = recorded[key]
     return arguments
 
 

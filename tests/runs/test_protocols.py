@@ -58,11 +58,12 @@ def test_runs_of_unlike_protocols_are_ranked_with_a_warning(tmp_path, first, sec
 
 def test_the_flag_of_the_harness_and_the_setting_apply_one_template(tmp_path):
     sha = "0123456789abcdef" * 4
+    flag = {"chat_template_sha": sha, "fewshot_as_multiturn": True}
     by_setting = {**HARIRI, "chat_template_sha": sha}
     write(tmp_path / "a", by_setting, rows=seeded([0], 1))
-    write(tmp_path / "b", by_setting, rows=seeded([0], 11), chat_template_sha=sha)
-    write(tmp_path / "c", None, rows=seeded([0], 21), chat_template_sha=sha)
+    write(tmp_path / "b", by_setting, rows=seeded([0], 11), **flag)
+    write(tmp_path / "c", None, rows=seeded([0], 21), **flag)
     assert read_runs([tmp_path / name for name in "abc"]).runs[0].n_trials == 12
     # the flag was given, and the setting `never` decided otherwise
-    write(tmp_path / "d", {**PLAIN, "chat_template_sha": None}, chat_template_sha=sha)
+    write(tmp_path / "d", {**PLAIN, "chat_template_sha": None}, **flag)
     assert len(read_runs([tmp_path / "a", tmp_path / "d"]).models) == 2
