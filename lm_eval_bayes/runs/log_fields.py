@@ -44,12 +44,12 @@ def protocol_label(protocol: object) -> str:
     """
     record = protocol if isinstance(protocol, Mapping) else {}
     label, differing = record.get("name", ""), record.get("differs_in")
-    if label == "custom" and isinstance(differing, list) and differing:
-        label += f" ({record.get('prompt')} but for {', '.join(map(str, differing))})"
-    elif label == "custom":
-        template = "with" if record.get("chat_template") else "without"
-        system = " and system prompt" if record.get("system_prompt") else ""
-        label += f" ({template} chat template{system})"
+    if label == "custom":
+        how = f"{'with' if record.get('chat_template') else 'without'} chat template"
+        how += " and system prompt" if record.get("system_prompt") else ""
+        if isinstance(differing, list) and differing:
+            how = f"{record.get('prompt')} but for {', '.join(map(str, differing))}"
+        label = f"custom ({how})"
     return one_line(label, _LONGEST_PROTOCOL)
 
 

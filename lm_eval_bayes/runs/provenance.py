@@ -128,18 +128,8 @@ class LoggedTask:
     @property
     def metric_errors(self) -> Mapping[str, str]:
         """Why metrics have no numbers, by their names."""
-        errors = mapping(self._recorded.get("errors"))
-        return {name: one_line(text) for name, text in errors.items()}
-
-    @property
-    def protocol(self) -> Mapping[str, Any]:
-        """How the questions were asked; empty where it is not recorded."""
-        return mapping(self._recorded.get("protocol"))
-
-    @property
-    def _recorded(self) -> Mapping[str, Any]:
-        """What this package adds to the metadata."""
-        return mapping(self.metadata.get("lm_eval_bayes"))
+        recorded = mapping(self.metadata.get("lm_eval_bayes"))
+        return {name: one_line(text) for name, text in mapping(recorded.get("errors")).items()}
 
     @property
     def cluster_field(self) -> str | None:
@@ -215,7 +205,8 @@ def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     given = {k: v for k, v in task.model_args.items() if kind_of(k) is not Kind.PLACE}
     arguments = {**({"backend": task.backend} if task.backend else {}), **identity(given)}
     # the harness records its flag, and a task of this package what it did
-    recorded = {**task.results, **task.protocol}
+    ours = mapping(task.metadata.get("lm_eval_bayes"))
+    recorded = {**task.results, **mapping(ours.get("protocol"))}
     shots = mapping(task.results.get("n-shot")).get(task.task, task.config.get("num_fewshot"))
     if shots:
         arguments["num_fewshot"] = shots

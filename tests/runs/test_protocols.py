@@ -29,6 +29,7 @@ def write(folder, protocol, model="org/model", rows=None, **changes):
         ({"name": "custom", "chat_template": "server"}, "custom (with chat template)"),
         (None, ""),
         ("custom", ""),
+        ({"name": "custom", "differs_in": 5}, "custom (without chat template)"),
         ({"name": "a\x1b[31m" + 300 * "b"}, None),
     ],
 )
