@@ -299,12 +299,10 @@ def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
         raise InvalidInputError.of("bayes_extra_trials", "format", rule, value)
     extra = {}
     for key, trials in value.items():
-        digits = key if isinstance(key, int) and not isinstance(key, bool) else str(key)
-        if not str(digits).isdigit():
-            raise InvalidInputError.of(
-                "bayes_extra_trials", "format", "name questions by their numbers, from 0", key
-            )
-        extra[int(digits)] = check_integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
+        if not str(key).isdecimal():
+            rule = "name questions by their numbers, from 0"
+            raise InvalidInputError.of("bayes_extra_trials", "format", rule, key)
+        extra[int(key)] = check_integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
     return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
 
 
