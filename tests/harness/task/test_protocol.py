@@ -9,6 +9,7 @@ import datasets
 import pytest
 from _support.errors import refused
 from _support.toy import QUESTIONS, ScriptedLM, evaluate, toy_config
+from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.openai_completions import LocalChatCompletion
 from lm_eval.utils import hash_string
 
@@ -163,14 +164,23 @@ def test_what_is_not_the_protocols_is_named(changes, options, differs_in):
     assert recorded["system_prompt"] == options.get("system_instruction")
 
 
-def test_other_tasks_follow_the_flag_of_the_harness():
+def listing_bayes(config):
+    """A task of the harness's own class that lists the metric."""
+    entry = {"metric": "bayes", "aggregation": "bayes", "higher_is_better": True}
+    return ConfigurableTask(config={**config, "metric_list": [*config["metric_list"], entry]})
+
+
+@pytest.mark.parametrize("task_class", [RepeatedSamplingTask, listing_bayes])
+def test_other_tasks_follow_the_flag_of_the_harness(task_class, caplog):
     for flag in (False, True):
         model = TemplateLM()
-        task = RepeatedSamplingTask(config=toy_config(metadata={"sampled_from": "toy.yaml"}))
+        task = task_class(config=toy_config(metadata={"sampled_from": "toy.yaml"}))
+        caplog.clear()
         recorded = protocol_of(evaluate(model, task, apply_chat_template=flag))
         assert model.asked == ("<user>1 + 1 =<assistant>" if flag else "1 + 1 =")
         assert (recorded["name"], recorded["harness_task"]) == ("custom", "toy")
         assert recorded["chat_template"] == ("tokenizer" if flag else False)
+        assert caplog.text.count("--apply_chat_template") == (not flag)
 
 
 def test_matharena_needs_the_instruction_of_the_contest():
