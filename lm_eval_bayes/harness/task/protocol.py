@@ -146,6 +146,7 @@ def protocol_of(task: Any, settings: Settings, arguments: Mapping[str, Any]) -> 
     model: Any = None if evaluation is None else evaluation.model
     applied = bool(arguments.get("apply_chat_template"))
     by = chat_template_by(model) if applied and model is not None else None
+    template = model.chat_template(True) if by == "tokenizer" else None
     thinking = getattr(model, "enable_thinking", None)
     reasoning = {
         **(getattr(model, "chat_template_args", None) or {}),
@@ -171,7 +172,7 @@ def protocol_of(task: Any, settings: Settings, arguments: Mapping[str, Any]) -> 
         "prompt": settings.protocol,
         "differs_in": differing,
         "chat_template": by or applied,
-        "chat_template_sha": hash_string(model.chat_template(True)) if by == "tokenizer" else None,
+        "chat_template_sha": hash_string(template) if template else None,
         "system_prompt": arguments.get("system_instruction"),
         "reasoning": redacted(reasoning),
         "harness_task": str(config.task).removesuffix("_bayes") if sampled else None,
