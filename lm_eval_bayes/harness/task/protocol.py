@@ -31,7 +31,7 @@ _PROMPTS = {
     "matharena": "{instruction}\n\n{{ problem }}",
 }
 
-#: The sampling of [Hariri 2026, F.3]; MathArena uses what the provider of each model recommends.
+#: The sampling of [Hariri 2026, F.3]; MathArena has settings for each model.
 _HARIRI_SAMPLING = {"temperature": 0.6, "top_p": 0.95, "max_gen_toks": 32768}
 
 #: Generation settings that a server hands to its chat template.
