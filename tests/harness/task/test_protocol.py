@@ -139,7 +139,9 @@ def test_a_model_that_cannot_be_asked_so_is_refused_before_sampling(monkeypatch)
         "generate_until",
         lambda self, requests, **_: asked.extend(requests) or ["2"] * len(requests),
     )
-    recorded = protocol_of(evaluate(server, contest()))
+    recorded = protocol_of(evaluate(server, contest(), gen_kwargs="reasoning_effort=high"))
+    assert asked[0].args[1]["reasoning_effort"] == "high"
+    assert recorded["reasoning"] == {"reasoning_effort": "high"}
     assert json.loads(asked[0].args[0].prompt) == [
         {"role": "user", "content": ASKED["hariri-2026"]}
     ]
