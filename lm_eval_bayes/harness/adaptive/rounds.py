@@ -107,8 +107,7 @@ class Rounds:
         self._arguments, self._started = arguments, time.monotonic()
         planned = self.goal.rounds
         self._plan(planned[0], {})
-        tasks = preflight(arguments)
-        self.goal.check(tasks)
+        self.goal.check(preflight(arguments))
         self.stage = "model"
         model = self._model()
         self.stage = "requests"

@@ -286,7 +286,7 @@ class Goal:
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
         further = low = high = None
         if self.width is not None and verdict is not None and not verdict.stop:
-            further, low, high = _forecast(posterior, self.width)
+            further, low, high = self._forecast(posterior)
         return InterimAnalysis(
             task=graded.task,
             n_trials=graded.n_trials / graded.n_questions,
@@ -307,14 +307,13 @@ class Goal:
             distinguishable=distinguishable,
         )
 
-
-def _forecast(posterior: Posterior, width: float) -> tuple[int | None, int | None, int | None]:
-    """Forecast the further trials until a width is reached, and their central 90% interval."""
-    try:
-        forecast = trials_needed(posterior, width=width, max_trials=4096)
-    except InvalidInputError:
-        return None, None, None
-    return forecast.additional, forecast.additional_low, forecast.additional_high
+    def _forecast(self, posterior: Posterior) -> tuple[int | None, int | None, int | None]:
+        """Forecast the further trials until the width is reached; their central 90% interval."""
+        try:
+            forecast = trials_needed(posterior, width=self.width or 0.0, max_trials=4096)
+        except InvalidInputError:
+            return None, None, None
+        return forecast.additional, forecast.additional_low, forecast.additional_high
 
 
 def _population_separation(

@@ -45,13 +45,13 @@ KEYS = {
     "no such rows); of several metrics `{NAME: 0.5}`",
     "bayes_interval": f"the interval's method: {', '.join(METHODS)} (default exact)",
     "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
-    "bayes_check": "test filters and grader on the first question's own answer (default true)",
-    "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
-    "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
     "bayes_protocol": f"the prompt of the contests: {', '.join(PROTOCOLS)} (default hariri-2026)",
     "bayes_chat_template": "auto, always or never: whether prompts are put into the model's chat "
     "template; auto where it has one (default of the contests; other tasks follow the harness's "
     "--apply_chat_template)",
+    "bayes_check": "test filters and grader on the first question's own answer (default true)",
+    "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
+    "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
     "bayes_rows": "the rows of the printed table: short (the default), all, or one or a list of "
     "names in which * stands for anything, such as pass@*; results and samples hold every row",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
@@ -82,6 +82,10 @@ class Settings(Record):
         Seed of whatever is computed by Monte Carlo.
     metric : str or None
         The task's metric that is the outcome; None for the first one.
+    protocol : str or None
+        One of `PROTOCOLS`; None asks with the task's own prompt.
+    chat_template : "auto", "always", "never" or None
+        Whether prompts are put into the model's chat template; None as the harness's flag says.
     check : bool
         Whether filters and grader are tested before sampling.
     extra_trials : tuple of (int, int)
@@ -95,10 +99,6 @@ class Settings(Record):
         The score from which on a response passes; None without rows of the Pass@k family.
     rows : "short", "all" or tuple of str
         The rows of the harness's table; shell patterns in a tuple.
-    protocol : str or None
-        One of `PROTOCOLS`; None asks with the task's own prompt.
-    chat_template : "auto", "always", "never" or None
-        Whether prompts are put into the model's chat template; None as the harness's flag says.
     """
 
     n: int
@@ -110,14 +110,14 @@ class Settings(Record):
     level: float
     seed: int
     metric: str | None = None
+    protocol: str | None = None
+    chat_template: str | None = None
     check: bool = True
     extra_trials: tuple[tuple[int, int], ...] = ()
     cluster: str | None = None
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
     rows: str | tuple[str, ...] = "short"
-    protocol: str | None = None
-    chat_template: str | None = None
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""
@@ -184,11 +184,11 @@ class Settings(Record):
             level=check_fraction("bayes_level", metadata.get("bayes_level", 0.95)),
             seed=check_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
             metric=metric,
+            **_asking(metadata),
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             cluster=_cluster(metadata.get("cluster")),
             **_scores(metadata),
             rows=_rows(metadata.get("bayes_rows", "short")),
-            **_asking(metadata),
         )
 
     def with_trials(self, metadata: Mapping[str, Any]) -> Settings:
@@ -215,6 +215,16 @@ def _of_trials(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
         "maj_k": check_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n),
         "extra_trials": _extra_trials(metadata.get("bayes_extra_trials"), n),
     }
+
+
+def _asking(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    protocol = metadata.get("bayes_protocol")
+    mode = metadata.get("bayes_chat_template", None if protocol is None else "auto")
+    if protocol is not None:
+        check_option("bayes_protocol", protocol, PROTOCOLS)
+    if mode is not None:
+        check_option("bayes_chat_template", mode, ("auto", "always", "never"))
+    return {"protocol": protocol, "chat_template": mode}
 
 
 #: Settings of categories, which scores do not have.
@@ -246,16 +256,6 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
             lambda x: low < x <= high,
         )
     return {"bounds": bounds, "threshold": threshold}
-
-
-def _asking(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    protocol = metadata.get("bayes_protocol")
-    mode = metadata.get("bayes_chat_template", None if protocol is None else "auto")
-    if protocol is not None:
-        check_option("bayes_protocol", protocol, PROTOCOLS)
-    if mode is not None:
-        check_option("bayes_chat_template", mode, ("auto", "always", "never"))
-    return {"protocol": protocol, "chat_template": mode}
 
 
 def _cluster(value: object) -> str | None:

@@ -56,18 +56,6 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
     assert "population of questions: z = " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("protocol", [None, "hariri-2026"])
-def test_a_baseline_of_another_protocol_is_warned_of(tmp_path, caplog, protocol):
-    started(tmp_path, "weak", model_args="p=0.3", budget="4")
-    (path,) = (tmp_path / "weak").rglob("results_*.json")
-    results = json.loads(path.read_text())
-    recorded = results["configs"][TASK]["metadata"]["lm_eval_bayes"]["protocol"]
-    recorded["name"] = protocol or recorded["name"]
-    path.write_text(json.dumps(results))
-    started(tmp_path, "new", model_args="p=0.8", decide=str(tmp_path / "weak"), max_trials=4)
-    assert caplog.text.count("different protocols") == (protocol is not None)
-
-
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
     goal = {"budget": "24", "batch_trials": 8, "allocate": "questions"}
     results, trials = started(tmp_path, "q", **goal)
@@ -212,3 +200,15 @@ def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
             ["--model", "biased_coin", "--model_args", "p=.5", "--tasks", TASK],
             StoppingOptions(width=0.1),
         )
+
+
+@pytest.mark.parametrize("protocol", [None, "hariri-2026"])
+def test_a_baseline_of_another_protocol_is_warned_of(tmp_path, caplog, protocol):
+    started(tmp_path, "weak", model_args="p=0.3", budget="4")
+    (path,) = (tmp_path / "weak").rglob("results_*.json")
+    results = json.loads(path.read_text())
+    recorded = results["configs"][TASK]["metadata"]["lm_eval_bayes"]["protocol"]
+    recorded["name"] = protocol or recorded["name"]
+    path.write_text(json.dumps(results))
+    started(tmp_path, "new", model_args="p=0.8", decide=str(tmp_path / "weak"), max_trials=4)
+    assert caplog.text.count("different protocols") == (protocol is not None)
