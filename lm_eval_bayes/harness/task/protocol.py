@@ -55,16 +55,19 @@ def prompt_of(task: object, prompt: Any, metadata: Mapping[str, Any]) -> Any:
     TaskConfigError
         If the contest has no instruction of MathArena.
     """
-    protocol = metadata.get("bayes_protocol")
+    protocol, instruction = map(metadata.get, ("bayes_protocol", "matharena_instruction"))
     if protocol is None or prompt not in _PROMPTS.values():
         return prompt
-    instruction = metadata.get("matharena_instruction")
     if protocol == "matharena" and not isinstance(instruction, str):
         sentence = (
             f"task {task}: bayes_protocol matharena needs MathArena's instruction of the contest, "
             "`matharena_instruction` in the metadata"
         )
         raise TaskConfigError(sentence, "missing-key", "matharena_instruction", instruction)
+    return _prompt(protocol, instruction)
+
+
+def _prompt(protocol: str, instruction: object) -> str:
     return _PROMPTS[protocol].replace("{instruction}", str(instruction))
 
 
@@ -153,10 +156,12 @@ def protocol_of(task: Any, settings: Settings, arguments: Mapping[str, Any]) -> 
         **({} if thinking is None else {"enable_thinking": thinking}),
         **{key: kwargs.pop(key) for key in _REASONING if key in kwargs},
     }
-    base = (settings.protocol or "custom").removesuffix("-nemotron")
+    protocol, instruction = settings.protocol, metadata.get("matharena_instruction")
+    prompt = protocol and _prompt(protocol, instruction)
+    base = (protocol or "custom").removesuffix("-nemotron")
     sampling = generation(kwargs) if base == "hariri-2026" else _HARIRI_SAMPLING
     departures = {
-        "prompt": config.doc_to_text != prompt_of(config.task, _PROMPTS["hariri-2026"], metadata),
+        "prompt": config.doc_to_text != prompt,
         "chat_template": not applied,
         "system_prompt": bool(arguments.get("system_instruction")),
         "num_fewshot": bool(config.num_fewshot),
@@ -165,11 +170,11 @@ def protocol_of(task: Any, settings: Settings, arguments: Mapping[str, Any]) -> 
             for key in sorted({*sampling, *_HARIRI_SAMPLING})
         },
     }
-    differing = [key for key, differs in departures.items() if differs and settings.protocol]
+    differing = [key for key, differs in departures.items() if differs and protocol]
     sampled = "sampled_from" in metadata
-    protocol = {
+    recorded = {
         "name": "custom" if differing else base,
-        "prompt": settings.protocol,
+        "prompt": protocol,
         "differs_in": differing,
         "chat_template": by or applied,
         "chat_template_sha": hash_string(template) if template else None,
@@ -177,6 +182,6 @@ def protocol_of(task: Any, settings: Settings, arguments: Mapping[str, Any]) -> 
         "reasoning": redacted(reasoning),
         "harness_task": str(config.task).removesuffix("_bayes") if sampled else None,
     }
-    if settings.protocol is not None:
-        log.info("task %s: protocol %s", config.task, protocol_label(protocol))
-    return protocol
+    if protocol is not None:
+        log.info("task %s: protocol %s", config.task, protocol_label(recorded))
+    return recorded

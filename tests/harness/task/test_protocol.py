@@ -22,6 +22,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 TEMPLATE = "<user>{{ content }}<assistant>"
 SENTENCE = "Please reason step by step, and put your final answer within \\boxed{}."
 HARIRI = "{{ problem | trim }}\n\n" + SENTENCE
+NO_INSTRUCTION = {"bayes_protocol": "matharena", "matharena_instruction": None}
 ASKED = {
     "hariri-2026": "1 + 1 =\n\n" + SENTENCE,
     "hariri-2026-nemotron": "Solve the following math problem. Make sure to put the answer (and "
@@ -156,6 +157,7 @@ def test_a_model_that_cannot_be_asked_so_is_refused_before_sampling(monkeypatch)
         ({}, {"gen_kwargs": "top_k=20"}, ["top_k"]),
         ({}, {"system_instruction": "Be brief."}, ["system_prompt"]),
         ({"doc_to_text": "{{problem}}"}, {}, ["prompt"]),
+        ({"doc_to_text": "{{problem}}", "metadata": NO_INSTRUCTION}, {}, ["prompt"]),
         ({"metadata": {"bayes_protocol": "matharena"}}, {"gen_kwargs": "temperature=1.0"}, []),
     ],
 )
@@ -186,9 +188,8 @@ def test_other_tasks_follow_the_flag_of_the_harness(task_class, caplog):
 
 
 def test_matharena_needs_the_instruction_of_the_contest():
-    metadata = {"bayes_protocol": "matharena", "matharena_instruction": None}
     with refused("matharena_instruction", "missing-key", error=TaskConfigError):
-        contest(metadata)
+        contest(NO_INSTRUCTION)
     with refused("bayes_protocol", "choice", "paper"):
         contest({"bayes_protocol": "paper"})
     with refused("bayes_chat_template", "choice", True):
