@@ -189,14 +189,15 @@ def loading(config: Any) -> Iterator[None]:
         raise
     except Exception as error:
         problem = f"{type(error).__name__}: {_first_line(error)}"
-        cause: Exception | None = error
-        if isinstance(error, StopIteration):  # the `datasets` library, of an empty file
-            # contextlib takes a RuntimeError that a StopIteration caused for the latter
-            problem, cause = "it has no question", None
+        # contextlib takes a RuntimeError that a StopIteration caused for the latter
+        cause = None if isinstance(error, StopIteration) else error
         if callable(config.custom_dataset):
             sentence = f"task {config.task}: its `custom_dataset` function fails ({problem})"
             raise DatasetUnavailableError(sentence, "failed", "custom_dataset") from cause
         path = config.dataset_path
+        if cause is None:  # the `datasets` library, of an empty file
+            sentence = f"task {config.task}: the dataset {path} must have questions; it has none"
+            raise DatasetUnavailableError(sentence, "empty", "dataset_path", path) from None
         arguments = [repr(name) for name in (path, config.dataset_name) if name]
         arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
         call = f"load_dataset({', '.join(arguments)})"
