@@ -1,6 +1,5 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,7 @@ from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 
 
 def test_a_width_is_reached_and_not_before(tmp_path, capsys):
@@ -203,12 +202,9 @@ def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
 
 
 @pytest.mark.parametrize("protocol", [None, "hariri-2026"])
-def test_a_baseline_of_another_protocol_is_warned_of(tmp_path, caplog, protocol):
+def test_a_baseline_of_another_protocol_is_warned_of(tmp_path, caplog, monkeypatch, protocol):
     started(tmp_path, "weak", model_args="p=0.3", budget="4")
-    (path,) = (tmp_path / "weak").rglob("results_*.json")
-    results = json.loads(path.read_text())
-    recorded = results["configs"][TASK]["metadata"]["lm_eval_bayes"]["protocol"]
-    recorded["name"] = protocol or recorded["name"]
-    path.write_text(json.dumps(results))
+    if protocol is not None:
+        monkeypatch.setattr(Provenance, "protocol", protocol)
     started(tmp_path, "new", model_args="p=0.8", decide=str(tmp_path / "weak"), max_trials=4)
     assert caplog.text.count("different protocols") == (protocol is not None)
