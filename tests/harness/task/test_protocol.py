@@ -14,7 +14,6 @@ from lm_eval.models.openai_completions import LocalChatCompletion
 from lm_eval.utils import hash_string
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.plugin import wrappers
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -75,11 +74,6 @@ def contest(metadata=None, **changes):
         **changes,
     }
     return RepeatedSamplingTask(config=toy_config(**config))
-
-
-@pytest.fixture(autouse=True)
-def _wrapped():
-    wrappers.install_evaluate()
 
 
 def protocol_of(results):
