@@ -63,6 +63,8 @@ class LeaderboardRow(Record):
         Cost of all trials in the unit of the log, if recorded.
     counted : str
         Metric and filter, such as "exact_match, filter strict-match"; "" for several tasks.
+    protocol : str
+        How the questions were asked; "" where it is not recorded, and for several tasks.
     outcomes : Outcomes or None
         The trials; None for several tasks.
     """
@@ -82,6 +84,7 @@ class LeaderboardRow(Record):
     seconds: float | None = None
     cost: float | None = None
     counted: str = ""
+    protocol: str = ""
     outcomes: Outcomes | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,6 +141,11 @@ class Leaderboard(Record):
     def counted(self) -> tuple[str, ...]:
         """Distinct metrics and filters of the rows."""
         return tuple(dict.fromkeys(row.counted for row in self.rows if row.counted))
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Distinct protocols of the rows, those that are recorded."""
+        return tuple(dict.fromkeys(row.protocol for row in self.rows if row.protocol))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -237,6 +245,7 @@ def _ranked(
             "seconds": run.busy_seconds,
             "cost": run.cost,
             "counted": run.counted,
+            "protocol": run.provenance.protocol,
             "outcomes": run.outcomes,
         }
         for run in runs

@@ -164,6 +164,7 @@ class TaskSummary(ScorePosteriors):
             "task": run.task,
             "metric": run.metric,
             "filter": run.filter,
+            "protocol": run.provenance.protocol,
             "score_bounds": list(run.outcomes.bounds) if run.scored else None,
             "threshold": run.threshold,
             "questions": run.n_questions,

@@ -172,6 +172,8 @@ def _generation(run: TaskRun) -> dict[str, Any]:
     shots = run.provenance.config.get("num_fewshot")
     if isinstance(shots, int):
         rest["num_fewshot"] = str(shots)
+    if run.provenance.protocol:
+        rest["protocol"] = run.provenance.protocol
     settings = {"generation_args": args, "additional_details": rest}
     return {name: values for name, values in settings.items() if values}
 

@@ -312,6 +312,7 @@ def _notes(
         *damage,
         f"filter {run.filter}" if is_filtered(run) else "",
         f"metric {run.metric}" if run.metric != GRADED else "",
+        f"protocol {run.provenance.protocol}" if run.provenance.protocol else "",
         ", ".join(f"{key} {settings[key]}" for key in _IN_NOTES if key in settings),
     ]
     return "; ".join(filter(None, parts))

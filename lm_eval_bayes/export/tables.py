@@ -146,6 +146,7 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
         "seconds": row.seconds,
         "cost": row.cost,
         "counted": csv_cell(row.counted),
+        "protocol": csv_cell(row.protocol),
     }
     return cells if board.compares else {**cells, **dict.fromkeys(COMPARISONS)}
 
@@ -262,9 +263,11 @@ def _score_caption(board: Leaderboard) -> str:
 
 
 def _metrics(board: Leaderboard, cell: Callable[[object], str]) -> str:
-    """Return the metrics of the rows, if the task logged them."""
+    """Return the metrics of the rows, if the task logged them, and the recorded protocols."""
     metrics = [cell(metric) for metric in board.counted if metric != GRADED]
-    return f" Metric: {'; '.join(metrics)}." if metrics else ""
+    protocols = map(cell, board.protocols)
+    named = (("Metric", "; ".join(metrics)), ("Protocol", "; ".join(protocols)))
+    return "".join(f" {name}: {listed}." for name, listed in named if listed)
 
 
 # -- Markdown ------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from lm_eval_bayes._util.text import join_words, one_line
 
 #: Fields that an error names, and the longest text of one that may be the name of a cluster.
 _MOST_FIELDS, _LONGEST_LABEL = 12, 80
+#: The longest description of a protocol.
+_LONGEST_PROTOCOL = 200
 
 
 def cluster_label(doc: object, field: str) -> str | None:
@@ -24,6 +26,31 @@ def cluster_label(doc: object, field: str) -> str | None:
     if not isinstance(value, (str, bool, int, float)) or value != value:
         return None
     return str(value).strip() or None
+
+
+def protocol_label(protocol: object) -> str:
+    """Return the name of the protocol that a run recorded, and how a custom one asks.
+
+    "" where none is recorded.
+
+    Examples
+    --------
+    >>> protocol_label({"name": "hariri-2026", "chat_template": True}), protocol_label(None)
+    ('hariri-2026', '')
+    >>> protocol_label({"name": "custom", "prompt": "matharena", "differs_in": ["chat_template"]})
+    'custom (matharena but for chat_template)'
+    >>> protocol_label({"name": "custom", "chat_template": "server", "system_prompt": "Be brief."})
+    'custom (with chat template and system prompt)'
+    """
+    record = protocol if isinstance(protocol, Mapping) else {}
+    label, differing = record.get("name", ""), record.get("differs_in")
+    if label == "custom":
+        how = f"{'with' if record.get('chat_template') else 'without'} chat template"
+        how += " and system prompt" if record.get("system_prompt") else ""
+        if isinstance(differing, list) and differing:
+            how = f"{record.get('prompt')} but for {', '.join(map(str, differing))}"
+        label = f"custom ({how})"
+    return one_line(label, _LONGEST_PROTOCOL)
 
 
 def fields_in_words(documents: Iterable[object]) -> str:

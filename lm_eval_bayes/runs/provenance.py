@@ -204,12 +204,16 @@ def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     """Return what identifies the model besides its name and its generation settings."""
     given = {k: v for k, v in task.model_args.items() if kind_of(k) is not Kind.PLACE}
     arguments = {**({"backend": task.backend} if task.backend else {}), **identity(given)}
-    for key in ("system_instruction_sha", "chat_template_sha", "fewshot_as_multiturn"):
-        if task.results.get(key) not in (None, False):
-            arguments[key.removesuffix("_sha")] = task.results[key]
+    # the harness records its flag, and a task of this package what it did
+    ours = mapping(task.metadata.get("lm_eval_bayes"))
+    recorded = {**task.results, **mapping(ours.get("protocol"))}
     shots = mapping(task.results.get("n-shot")).get(task.task, task.config.get("num_fewshot"))
     if shots:
         arguments["num_fewshot"] = shots
+    of_examples = ("fewshot_as_multiturn",) if shots else ()
+    for key in ("system_instruction_sha", "chat_template_sha", *of_examples):
+        if recorded.get(key) not in (None, False):
+            arguments[key.removesuffix("_sha")] = recorded[key]
     return arguments
 
 

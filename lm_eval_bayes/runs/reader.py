@@ -303,6 +303,9 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             yield f"task {task}: {share} have no trial of {run.model}"
     versions = [(run, run.provenance.versions.get("task")) for run in runs]
     yield from _differing(task, "are of different versions", versions)
+    protocols = [run.provenance.protocol for run in runs]
+    known = [(run, name) for run, name in zip(runs, protocols, strict=True) if name]
+    yield from _differing(task, "were asked under different protocols", known)
     yield from _differing(task, "count different things", [(run, _counted(run)) for run in runs])
     sent = [
         {**generation(provenance.generation_kwargs), **(provenance.setup or {})}
@@ -325,7 +328,9 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             f"categories, as {one_line(id, 40)} in {' and '.join(both)}"
         )
     n_different = sum(len(models) > 1 for models in prompts.values())
-    if n_different:
+    # a protocol says what was asked, and chat templates are the models' own
+    explained = all(name and not name.startswith("custom") for name in protocols)
+    if n_different and not explained:
         yield (
             f"task {task}: the prompts of {n_different:,} of {len(prompts):,} questions differ "
             "between the runs, as they do where models have chat templates of their own, and where "

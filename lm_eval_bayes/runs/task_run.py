@@ -16,6 +16,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema, schema_from
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
+from lm_eval_bayes.runs.log_fields import protocol_label
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_arguments import redacted, shown
 from lm_eval_bayes.stats import FloatArray, IntArray, Outcomes, ScoreOutcomes
@@ -103,6 +104,12 @@ class Provenance:
         texts = {name: plain_addresses(getattr(self, name)) for name in _TEXTS}
         for name, value in {**texts, **{k: MappingProxyType(v) for k, v in plain.items()}}.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def protocol(self) -> str:
+        """How the questions were asked, see :func:`~.log_fields.protocol_label`."""
+        recorded = self.metadata.get("lm_eval_bayes")
+        return protocol_label(recorded.get("protocol") if isinstance(recorded, Mapping) else None)
 
     def _own(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return a task's metadata without the arguments of the model."""

@@ -179,3 +179,27 @@ def test_a_submission_says_that_its_log_is_cut_off(runs, tmp_path):
     assert str(tmp_path) not in printed
     for result in json.loads(printed)["evaluation_results"]:
         assert samples.name in result["score_details"]["details"]["warnings"]
+
+
+def test_tables_submissions_and_commands_name_the_protocol(tmp_path):
+    label = "custom (hariri-2026 but for max_gen_toks)"
+    protocol = {"name": "custom", "prompt": "hariri-2026", "differs_in": ["max_gen_toks"]}
+    metadata = {"bayes": {"weights": [0, 1]}, "lm_eval_bayes": {"protocol": protocol}}
+    for model, right in (("good", [4, 3, 4]), ("poor", [0, 1, 1])):
+        config = {**AIME, "metadata": metadata}
+        write(tmp_path / "runs" / model, f"org/{model}", right, config=config)
+    runs = sorted((tmp_path / "runs").iterdir())
+    printed = {command: called(command, *runs)[1] for command in ("summary", "rank", "compare")}
+    assert all(label in text for text in printed.values())
+    assert answer("summary", *runs)["tasks"][0]["protocol"] == label
+    _, table, _ = exported_table(".csv", *runs)
+    assert [row["protocol"] for row in csv.DictReader(io.StringIO(table))] == [label, label]
+    assert (
+        "Protocol: custom (hariri-2026 but for max\\_gen\\_toks)."
+        in (exported_table(".md", *runs)[1])
+    )
+    record = json.loads(lmeb("every-eval-ever", runs[0])[1])
+    config = record["evaluation_results"][0]["generation_config"]
+    assert config["additional_details"]["protocol"] == label
+    assert lmeb("hub", runs[0], "--model-id", "org/good", "-o", tmp_path)[0] == 0
+    assert label in (tmp_path / ".eval_results" / "aime_2025.yaml").read_text().replace("\n", " ")

@@ -23,6 +23,7 @@ def test_smollm2_on_aime_2025(
     run_harness: Any, smollm2: Path, offline_contests: dict[str, str]
 ) -> None:
     model_args = f"pretrained={smollm2},dtype=bfloat16,enforce_eager=True,max_model_len=2048"
+    model_args += ",enable_thinking=False"
     run = run_harness(
         *("--model", "vllm", "--model_args", model_args, "--batch_size", "auto"),
         *("--tasks", "aime25_bayes", "--metadata", json.dumps({"bayes_n": 4})),
@@ -33,9 +34,15 @@ def test_smollm2_on_aime_2025(
     run.check()
     samples = run.samples("aime25_bayes")
     assert [sample["target"] for sample in samples] == ["70", "588"]
-    assert all("\\boxed{}" in sample["arguments"]["gen_args_0"]["arg_0"] for sample in samples)
+    prompts = [sample["arguments"]["gen_args_0"]["arg_0"] for sample in samples]
+    assert all(prompt.endswith("<|im_start|>assistant\n") for prompt in prompts)
+    assert all("\\boxed{}.<|im_end|>" in prompt for prompt in prompts)
+    metadata = run.results["configs"]["aime25_bayes"]["metadata"]
+    protocol = metadata["lm_eval_bayes"]["protocol"]
+    assert (protocol["name"], protocol["differs_in"]) == ("custom", ["max_gen_toks"])
+    assert protocol["chat_template"] == "tokenizer"
+    assert protocol["reasoning"] == {"enable_thinking": False}
     for sample in samples:
-        # without a chat template this little model sometimes says nothing, so two may be equal
         assert len(sample["resps"][0]) == 4
         assert len(set(sample["resps"][0])) > 1
     rows = run.rows("aime25_bayes")

@@ -37,6 +37,7 @@ from lm_eval_bayes.cli.ui.output import (
     say_each,
     say_json,
     say_prose,
+    say_protocols,
     say_records,
     say_table,
     warn_notes,
@@ -164,6 +165,7 @@ def command(
     say()
     counted = dict.fromkeys(kind for board in boards for kind in board.counted)
     say_prose(f"counted: {'; '.join(counted)}")
+    say_protocols(protocol for board in boards for protocol in board.protocols)
     if len(saved.models) > 1:
         say_prose(_tie_rule(all_boards[0]))
     if overall_note:

@@ -174,9 +174,9 @@ def command(context: typer.Context, options: StoppingOptions) -> None:
     \b
     Examples:
       lm-eval-bayes run --width 0.05 --store aime.sqlite --model vllm \\
-        --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes --apply_chat_template
+        --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes
       lm-eval-bayes run --decide runs/other --budget 8h --output_path runs/new --log_samples \\
-        --model hf --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes --apply_chat_template
+        --model hf --model_args pretrained=Qwen/Qwen3-4B --tasks aime25_bayes
     """
     code = run(context.args, options)
     if code:

@@ -32,6 +32,7 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_json,
     say_prose,
+    say_protocols,
     say_records,
     say_table,
     warn_notes,
@@ -179,6 +180,7 @@ def _show(
     say_table(f"Scores, {intervals}s", head, rows, optional=_OPTIONAL)
     counted = sorted({summary.run.counted for summary in summaries})
     say_prose(f"counted: {'; '.join(counted)}")
+    say_protocols(summary.run.provenance.protocol for summary in summaries)
     if clustered and "population" in scopes:
         say_prose(f"{scope_label('population')}: the questions of a cluster are taken as dependent")
     if groups:

@@ -114,6 +114,8 @@ def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
     n = f"N = {n_a}" if n_a == n_b else f"N = {n_a} for A and {n_b} for B"
     if task.a.counted != "graded trials":
         n += f", {task.a.counted}"
+    protocols = dict.fromkeys(run.provenance.protocol for run in (task.a, task.b))
+    n += "".join(f", protocol {protocol}" for protocol in protocols if protocol)
     scope = scope_label(c.scope, c.n_clusters)
     title = f"{task.task}: {plural(c.n_questions, 'question')}, {n}, for {scope}"
     paired = ", paired" if c.scope == "population" else ""

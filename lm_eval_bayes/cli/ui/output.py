@@ -67,6 +67,13 @@ def say_prose(text: object) -> None:
         say(part)
 
 
+def say_protocols(protocols: Iterable[str]) -> None:
+    """Say how the questions of runs were asked, as far as it is recorded."""
+    recorded = dict.fromkeys(filter(None, protocols))
+    if recorded:
+        say_prose(f"protocol: {'; '.join(recorded)}")
+
+
 def warn(text: object, *, is_command: bool = False) -> None:
     """Print one line to standard error; ignored if standard error cannot be written.
 

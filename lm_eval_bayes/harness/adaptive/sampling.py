@@ -16,6 +16,7 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.adaptive.prefix_grades import PrefixGrades
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
+from lm_eval_bayes.runs.log_fields import protocol_label
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import allocate_trials
 
@@ -47,14 +48,18 @@ class Sampling:
         self._run, self._evaluation, self._clones = run, evaluation, requests
         self._instances = list({id(request): request for request in requests}.values())
         self._trials = model.streamed_trials(self._instances)
-        self._grades = PrefixGrades(
-            evaluation.named_tasks, self._instances, self._trials, run.priors
-        )
+        self._grades = PrefixGrades(evaluation.named_tasks, self._instances, self._trials)
         self._streams = model.streams
         self._planned = run.goal.rounds
         self._counts = [0] * len(self._instances)  # after the last look
         self._graded: dict[str, TaskRun] = {}
         self._began = time.monotonic()
+        for name, baseline in (run.goal.baseline or {}).items():
+            own = getattr(evaluation.named_tasks.get(name), "protocol", None)
+            labels = {protocol_label(own), baseline.provenance.protocol} - {""}
+            if len(labels) > 1:
+                message = "task %s: this run and %s were asked under different protocols, %s"
+                log.warning(message, name, run.goal.baseline_name, " and ".join(sorted(labels)))
 
     def responses(self) -> Sequence[Any]:
         """Sample; return a response for each request, "" for those that do not count.

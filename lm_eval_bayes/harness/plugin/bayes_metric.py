@@ -91,9 +91,10 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
         "n",
         "metric",
         "cluster",
-        "prior",
         "bounds",
         "threshold",
+        "protocol",
+        "chat_template",
     }
     option_names = sorted({*setting_names, "grader", *EXACT_MATCH_OPTIONS})
     for option in options:

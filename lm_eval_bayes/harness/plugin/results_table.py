@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 #: Names of the rows of this package.
 _OURS = re.compile(
-    r"h?(bayes|avg|pass|g-pass|mg-pass|maj)[@^]\d.*|grading_errors|prior_(strength|shift)"
+    r"h?(bayes|avg|pass|g-pass|mg-pass|maj)[@^]\d.*|grading_errors"
     r"|rubric_.+@\d+(_low|_high)?|rubric_missing|rubric_thresholds"
 )
 
@@ -32,8 +32,6 @@ _SHORT = (
     r"hbayes@\d+",
     r"hbayes@\d+_low",
     r"hbayes@\d+_high",
-    r"hbayes@\d+_without_prior",
-    r"prior_(strength|shift)",
     r"bayes@\d+",
     r"avg@\d+",
     r"pass@1",

@@ -32,10 +32,9 @@ from lm_eval_bayes.harness.plugin.interruption import stopped
 from lm_eval_bayes.harness.task import answers, pipelines, questions
 from lm_eval_bayes.harness.task.group_rows import replace_group_rows
 from lm_eval_bayes.harness.task.requests import (
-    check_request_cache,
+    build_requests,
     mark_pipelines,
     receive_responses,
-    repeat_requests,
 )
 from lm_eval_bayes.harness.task.result_rows import RowName, row_functions
 from lm_eval_bayes.harness.task.settings import Settings, check_rows
@@ -160,9 +159,7 @@ def _prepare(task: Any) -> None:
     def repeated(build_all_requests: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(build_all_requests)
         def build(**kwargs: Any) -> None:
-            check_request_cache(bool(kwargs.get("cache_requests")), kwargs.get("samples"), name)
-            build_all_requests(**kwargs)
-            repeat_requests(task, settings, yaml_kwargs)
+            build_requests(build_all_requests, task, settings, yaml_kwargs, kwargs)
 
         return build
 
@@ -354,8 +351,6 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
             ) as evaluation,
             seeded_trials(evaluation.model),
         ):
-            if not arguments.get("apply_chat_template"):
-                _warn_of_chat_template(evaluation.model, tasks)
             results = original(*args, **kwargs)
         if results is not None:  # None on all ranks but the first
             if results.get("samples"):
@@ -381,6 +376,7 @@ def _add_provenance(results: Mapping[str, Any], tasks: Mapping[str, Any]) -> Non
                 "lm_eval_bayes": {
                     "version": __version__,
                     **questions.identity(task),
+                    "protocol": getattr(task, "protocol", None),
                     **({"errors": errors} if errors else {}),
                 },
             }
@@ -406,18 +402,6 @@ def _warn_of_unused_settings(tasks: Mapping[str, Any]) -> None:
         log.warning(
             "bayes_n has no effect on %s, which %s not sampled repeatedly; %s_bayes is",
             *(", ".join(unused), "is" if len(unused) == 1 else "are", unused[0]),
-        )
-
-
-def _warn_of_chat_template(model: Any, tasks: Mapping[str, Any]) -> None:
-    """Warn where a model with a chat template gets the prompts of this package's tasks without."""
-    if model.rank or not any(map(_samples_repeatedly, tasks.values())):
-        return
-    # not the attribute: a tokenizer that is a property may be loaded, or fail, when it is looked at
-    if getattr(vars(model).get("tokenizer"), "chat_template", None):
-        log.warning(
-            "the model's tokenizer has a chat template, and the prompts are sent without it: a "
-            "chat model needs --apply_chat_template, with which [Hariri 2026, F.2] runs every model"
         )
 
 

@@ -84,7 +84,7 @@ def _mean_rows(row: str, values: Mapping[str, Any], weights: TaskWeights) -> dic
     graded = [source for source in sources if source is not None]
     if not graded or len(graded) < len(sources):
         return {}
-    outcomes = {task: table.informed for task, (_, table) in zip(values, graded, strict=True)}
+    outcomes = {task: table.outcomes for task, (_, table) in zip(values, graded, strict=True)}
     first = graded[0][1]
     scope: Scope = "population" if row.endswith("_population") else "benchmark"
     posterior = mean_over_tasks(outcomes, weights, scope=scope, seed=first.settings.seed)

@@ -31,7 +31,7 @@ _BOUNDS = {"f1": (0.0, 1.0)}
 _LONG = 64
 
 #: Settings of the first metric alone.
-_OF_THE_FIRST = ("bayes_weights", "bayes_categories", "bayes_prior")
+_OF_THE_FIRST = ("bayes_weights", "bayes_categories")
 
 #: Settings that may be mappings from metrics to values.
 _BY_METRIC = ("bayes_bounds", "bayes_threshold")
@@ -231,10 +231,10 @@ class MetricOutcome:
         trials : sequence of GradedTrial
             The graded responses.
         **context
-            `cluster`, `prior_counts`, `answer_source` and `origin` of the record.
+            `cluster`, `answer_source` and `origin` of the record.
         """
         if not self.first:
-            context |= {"prior_counts": None, "origin": f"{context['origin']}, metric {self.name}"}
+            context["origin"] += f", metric {self.name}"
         if self.settings.bounds is not None:
             lowest = self.settings.bounds[0]
             scores = [lowest if t.failed else self.score(t.values) for t in trials]
@@ -272,7 +272,7 @@ class MetricOutcome:
             {
                 name: name != "grading_errors"
                 for name in self._row_names(votes=votes)
-                if not name.endswith("_stderr") and not name.startswith("prior_")
+                if not name.endswith("_stderr")
             }
         )
 

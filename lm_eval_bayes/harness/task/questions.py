@@ -17,7 +17,7 @@ from typing import Any
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError, Rule, TaskConfigError
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -188,33 +188,26 @@ def loading(config: Any) -> Iterator[None]:
     except LmEvalBayesError:
         raise
     except Exception as error:
+        problem = f"{type(error).__name__}: {_first_line(error)}"
         # contextlib takes a RuntimeError that a StopIteration caused for the latter
         cause = None if isinstance(error, StopIteration) else error
         if callable(config.custom_dataset):
-            sentence = (
-                f"task {config.task}: its `custom_dataset` function fails "
-                f"({type(error).__name__}: {_first_line(error)})"
-            )
+            sentence = f"task {config.task}: its `custom_dataset` function fails ({problem})"
             raise DatasetUnavailableError(sentence, "failed", "custom_dataset") from cause
-        if cause is None:  # the `datasets` library, of an empty file
-            sentence = (
-                f"task {config.task}: the dataset {config.dataset_path} must have at least one "
-                "question; it has none"
-            )
-            raise DatasetUnavailableError(
-                sentence, "empty", "dataset_path", config.dataset_path
-            ) from None
         path = config.dataset_path
+        if cause is None:  # the `datasets` library, of an empty file
+            sentence = f"task {config.task}: the dataset {path} must have questions; it has none"
+            raise DatasetUnavailableError(sentence, "empty", "dataset_path", path) from None
         arguments = [repr(name) for name in (path, config.dataset_name) if name]
         arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
         call = f"load_dataset({', '.join(arguments)})"
         sentence = (
-            f"task {config.task}: the dataset {path} could not be loaded "
-            f"({type(error).__name__}: {_first_line(error)}). To run without a network, fetch it "
-            f'once where there is one: python -c "from datasets import load_dataset; '
-            f'{call}", copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1'
+            f"task {config.task}: the dataset {path} could not be loaded ({problem}). To run "
+            "without a network, fetch it once where there is one: "
+            f'python -c "from datasets import load_dataset; {call}", '
+            "copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1"
         )
-        raise DatasetUnavailableError(sentence, "failed", "dataset_path", path) from error
+        raise DatasetUnavailableError(sentence, "failed", "dataset_path", path) from cause
 
 
 def check_split(dataset: Mapping[str, Any], config: Any) -> None:
@@ -226,17 +219,15 @@ def check_split(dataset: Mapping[str, Any], config: Any) -> None:
         If the split does not exist or has no question.
     """
     split = config.test_split or config.validation_split
-    if split not in dataset:
+    sizes = {name: len(rows) for name, rows in dataset.items()}
+    if not sizes.get(split):
+        listed = ", ".join(f"{name} with {n}" for name, n in sizes.items()) or "no split"
         sentence = (
-            f"task {config.task}: the dataset must have the split {split!r}; "
-            f"it has {', '.join(map(str, dataset)) or 'none'}"
+            f"task {config.task}: the dataset must have questions in the split {split!r}; "
+            f"it has {listed}"
         )
-        raise DatasetUnavailableError(sentence, "missing-key", "split", split)
-    if len(dataset[split]) == 0:
-        sentence = (
-            f"task {config.task}: the split {split!r} must have at least one question; it has none"
-        )
-        raise DatasetUnavailableError(sentence, "empty", "split", split)
+        rule: Rule = "empty" if split in sizes else "missing-key"
+        raise DatasetUnavailableError(sentence, rule, "split", split)
 
 
 def check_revision(dataset: Mapping[str, Any], config: Any) -> None:

@@ -21,7 +21,6 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading import programs
 from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.grading.task_metric import (
@@ -39,13 +38,12 @@ from lm_eval_bayes.harness.task.logged_fields import (
     loggable,
     measured_columns,
 )
-from lm_eval_bayes.harness.task.prior_run import PriorTrials
+from lm_eval_bayes.harness.task.protocol import prompt_of
 from lm_eval_bayes.harness.task.requests import (
-    check_request_cache,
+    build_requests,
     mark_pipelines,
     receive_responses,
     receive_stored,
-    repeat_requests,
     store_outcomes,
 )
 from lm_eval_bayes.harness.task.settings import check_rows
@@ -91,6 +89,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         metadata = config.get("metadata")
         config["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
         self._read_settings(config)
+        if "doc_to_text" in config:
+            config["doc_to_text"] = prompt_of(name, config["doc_to_text"], config["metadata"])
         config["repeats"] = self.settings.n
         config["filter_list"] = pipelines.keep_all_responses(config.get("filter_list"), name)
         with questions.explained(name, config):
@@ -117,14 +117,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         if max(extra, default=0) >= n_questions:
             rule = f"name questions of task {name}, 0 to {n_questions - 1}"
             raise InvalidInputError.of("bayes_extra_trials", "range", rule, max(extra))
-        self.prior: PriorTrials | None = None
         self.metric_errors: dict[str, str] = {}
-        if self.settings.prior is not None:
-            self.prior = PriorTrials.read(self.task_docs, self.settings, str(name))
-            log.info(
-                "task %s: %s of %s questions have prior trials, of %s",
-                *(name, len(self.prior.counts), len(self.task_docs), self.prior.run.model),
-            )
         if self.settings.check:
             self._check_first_question()
 
@@ -199,16 +192,9 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request per question."""
-        check_request_cache(
-            bool(kwargs.get("cache_requests")), kwargs.get("samples"), str(self.config.task)
-        )
-        evaluation = current_evaluation()
-        store = None if evaluation is None else getattr(evaluation.model, "trial_store", None)
-        if self.prior is not None and store is not None:
-            self.prior.check_other_store(store.path, str(self.config.task))
-        super().build_all_requests(**kwargs)
         self._chosen = kwargs.get("samples") or None
-        repeat_requests(self, self.settings, self._yaml_generation_kwargs)
+        build = super().build_all_requests
+        build_requests(build, self, self.settings, self._yaml_generation_kwargs, kwargs)
 
     # -- after sampling --------------------------------------------------------------
 
@@ -441,7 +427,6 @@ class RepeatedSamplingTask(ConfigurableTask):
         field = self.settings.cluster
         return {
             "cluster": None if field is None else cluster_label(doc, field),
-            "prior_counts": None if self.prior is None else self.prior.of(doc),
             "answer_source": self._answer_source(pipeline) if self._has_grades else "none",
             "origin": f"task {self.config.task}, filter {pipeline}",
         }

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lm_eval.utils import handle_non_serializable, hash_string
 
-from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
 from lm_eval_bayes.harness.instances import new_instance
@@ -27,6 +26,7 @@ from lm_eval_bayes.harness.models.stored_texts import (
     are_stored,
 )
 from lm_eval_bayes.harness.task.logged_fields import Responses, loggable
+from lm_eval_bayes.harness.task.protocol import protocol_of, with_chat_template
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
@@ -34,21 +34,38 @@ from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, Gr
 log = get_logger(__name__)
 
 
-def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str, Any]) -> None:
-    """Make every request of a task an N-fold one, after the harness built or cached it.
+def build_requests(
+    build: Callable[..., None],
+    task: Any,
+    settings: Settings,
+    original_kwargs: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+) -> None:
+    """Let the harness build a task's requests, make them N-fold, and note how they ask.
 
-    Cached requests (`--cache_requests`) carry the N and the generation settings of the
-    run that cached them; both are replaced by this run's, so only prompts are reused.
+    The harness's cache of requests (`--cache_requests`) is not used: its key holds neither the
+    prompt nor the settings of the chat template.
 
     Parameters
     ----------
+    build : callable
+        The harness's `build_all_requests`.
     task : ConfigurableTask
-        The task whose requests were just built.
+        The task.
     settings : Settings
-        How many trials each question gets.
+        How many trials each question gets, and how it is asked.
     original_kwargs : mapping
         The generation settings of the task's YAML, before `--gen_kwargs`.
+    arguments : mapping
+        Those of `build_all_requests`.
     """
+    arguments = with_chat_template(settings, {**arguments, "cache_requests": False})
+    build(**arguments)
+    _repeat_requests(task, settings, original_kwargs)
+    task.protocol = protocol_of(task, settings, arguments)
+
+
+def _repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str, Any]) -> None:
     name, n = task.config.task, settings.n
     kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
     kwargs = checked_generation_kwargs(kwargs, n, name)
@@ -78,23 +95,6 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
             "--use_cache stores sampled answers but never reads them back: a run that is stopped "
             "starts again from the first trial. The cache file only grows; leave the flag out."
         )
-
-
-def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, task: str) -> None:
-    """Raise an error for two flags with which the harness mixes up questions.
-
-    Raises
-    ------
-    TaskConfigError
-        If requests are cached and single questions are chosen: the cache holds all
-        questions in order, and the harness would grade one against another.
-    """
-    if cache_requests and samples:
-        sentence = (
-            f"task {task}: `--cache_requests` cannot be combined with `--samples`: the request "
-            "cache does not know which questions were chosen; leave one of them out"
-        )
-        raise TaskConfigError(sentence, "conflict", "--cache_requests")
 
 
 def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -> None:

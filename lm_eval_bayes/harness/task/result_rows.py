@@ -22,9 +22,7 @@ from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evalu
 from lm_eval_bayes.harness.task.answers import AnswerSource, zero_score
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats import (
-    SAME_CHANCES,
     Interval,
-    LearnedShift,
     PassQuantity,
     Prior,
     Scope,
@@ -64,8 +62,6 @@ class GradedResponses:
         The run's settings.
     cluster : str or None
         The cluster of the question; None without clusters.
-    prior_counts : tuple of int or None
-        The question's prior trials by category; None without any.
     answer_source : {"grader", "filter", "response", "none"}
         Where the answers come from; with "none" there is no vote.
     origin : str
@@ -77,7 +73,6 @@ class GradedResponses:
     errors: tuple[str | None, ...]
     settings: Settings
     cluster: str | None = None
-    prior_counts: tuple[int, ...] | None = None
     answer_source: AnswerSource = "grader"
     origin: str = "the run"
 
@@ -157,7 +152,6 @@ class TrialTable(Table):
         self.quick = quick
         self.settings = questions[0].settings
         self.rows = row_functions(self.settings, votes=questions[0].answer_source != "none")
-        self._informed_posteriors: dict[Scope, api.Posterior] = {}
 
     @cached_property
     def outcomes(self) -> api.Outcomes:
@@ -172,17 +166,6 @@ class TrialTable(Table):
         )
 
     @cached_property
-    def informed(self) -> api.Outcomes:
-        """The same with the prior trials of `bayes_prior`, where there are any.
-
-        The rows of a single question have none, because one question cannot teach a shift.
-        """
-        counts = [question.prior_counts for question in self.questions]
-        if self.quick or not any(counts):
-            return self.outcomes
-        return with_prior_trials(self.outcomes, counts, self.settings)
-
-    @cached_property
     def posterior(self) -> api.Posterior:
         """The posterior under the uniform prior."""
         return api.bayes_at_n(self.outcomes)
@@ -193,16 +176,7 @@ class TrialTable(Table):
         return api.avg_at_n(self.outcomes)
 
     def learned(self, scope: Scope) -> api.Posterior:
-        """Return the posterior under the learned prior, with prior trials if there are any."""
-        if self.informed is self.outcomes:
-            return self.without_prior(scope)
-        if scope not in self._informed_posteriors:
-            seed = self.settings.seed
-            self._informed_posteriors[scope] = api.hbayes_at_n(self.informed, scope, seed=seed)
-        return self._informed_posteriors[scope]
-
-    def without_prior(self, scope: Scope) -> api.Posterior:
-        """Return the posterior under the learned prior from the trials of this run alone.
+        """Return the posterior under the learned prior.
 
         A single question has nothing to learn a prior from: its own is Dirichlet(1.4/K, …).
         """
@@ -224,10 +198,8 @@ class TrialTable(Table):
             warning = zero_score(outcomes, answers, first.answer_source, first.origin)
             for line in filter(None, (warning, serial_note(outcomes))):
                 log.warning("%s", line)
-        weighted = self.informed is not self.outcomes and self.settings.prior_strength != "auto"
-        notes = [posterior.note, SAME_CHANCES if weighted else None]
-        for note in filter(None, () if self.quick else notes):
-            warn_once(f"hbayes@{self.settings.n}: {note}")
+            if posterior.note is not None:
+                warn_once(f"hbayes@{self.settings.n}: {posterior.note}")
         return float(posterior.mu)
 
     @cached_property
@@ -283,34 +255,6 @@ def _learned(
     return api.hbayes_at_n(outcomes, scope, seed=seed)
 
 
-def with_prior_trials(
-    outcomes: api.Outcomes, counts: Sequence[tuple[int, ...] | None], settings: Settings
-) -> api.Outcomes:
-    """Return outcomes with their prior trials, and their weight or a shift that is learned.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-        The trials.
-    counts : sequence of tuple of int or None, length M
-        Every question's prior trials by category; None without any.
-    settings : Settings
-        With the weight, or "auto".
-    """
-    none = (0,) * outcomes.n_categories
-    informed = replace(outcomes, prior_counts=np.array([row or none for row in counts]))
-    strength = settings.prior_strength
-    if strength == "auto":
-        return replace(informed, prior_strength=api.learn_shift([informed], seed=settings.seed))
-    return replace(informed, prior_strength=strength)
-
-
-def _learned_shift(table: TrialTable) -> float:
-    """Return the learned scale of the shift, in logits; NaN where no question has prior trials."""
-    shift = table.informed.prior_strength
-    return shift.scale if isinstance(shift, LearnedShift) else float("nan")
-
-
 def posterior_rows(
     name: str, find: Callable[[Any], api.Posterior]
 ) -> dict[str, Callable[[Any], float]]:
@@ -352,14 +296,6 @@ def row_functions(
         f"avg@{n}_stderr": lambda table: float(table.average.sigma),
     }
     rows[f"hbayes@{n}"] = TrialTable.learned_mean
-    if settings.prior is not None:
-        rows |= posterior_rows(
-            f"hbayes@{n}_without_prior", lambda table: table.without_prior("benchmark")
-        )
-        if settings.prior_strength == "auto":
-            rows["prior_shift"] = _learned_shift
-        else:
-            rows["prior_strength"] = lambda table: table.informed.prior_weight
     if settings.binary:
         for name, quantity in quantities_by_row(settings.k, settings.tau).items():
             rows |= _family_rows(name, quantity)
@@ -375,7 +311,7 @@ def row_functions(
 
 def question_rows(question: GradedResponses) -> dict[str, RowValue]:
     """Compute every row for one question."""
-    numbers = _numbers(replace(question, cluster=None, prior_counts=None, origin=""))
+    numbers = _numbers(replace(question, cluster=None, origin=""))
     return {name: RowValue(number, name, question) for name, number in numbers.items()}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import lm_eval_bayes as api
@@ -72,15 +72,10 @@ class ScoreTable(Table):
         self._posteriors: dict[Scope, api.Posterior] = {}
 
     @cached_property
-    def scores(self) -> ScoreOutcomes:
+    def outcomes(self) -> ScoreOutcomes:
         """The scores of all questions."""
         bounds = self.settings.bounds or (0.0, 1.0)
         return ScoreOutcomes.from_scores([question.scores for question in self.questions], bounds)
-
-    @property
-    def informed(self) -> ScoreOutcomes:
-        """The same: scores have no prior trials."""
-        return self.scores
 
     @cached_property
     def passed(self) -> TrialTable:
@@ -90,7 +85,7 @@ class ScoreTable(Table):
     def learned(self, scope: Scope) -> api.Posterior:
         """Return the posterior of the mean score."""
         if scope not in self._posteriors:
-            self._posteriors[scope] = api.hbayes_at_n(self.scores, scope)
+            self._posteriors[scope] = api.hbayes_at_n(self.outcomes, scope)
         return self._posteriors[scope]
 
     def learned_mean(self) -> float:
@@ -100,9 +95,9 @@ class ScoreTable(Table):
             first = self.questions[0].passed
             if posterior.note is not None:
                 warn_once(f"hbayes@{self.settings.n}: {posterior.note}")
-            if all(score == self.scores.bounds[0] for q in self.questions for score in q.scores):
+            if all(score == self.outcomes.bounds[0] for q in self.questions for score in q.scores):
                 message = "%s: every trial has the lowest score, %g; does a filter take its answer?"
-                log.warning(message, first.origin, self.scores.bounds[0])
+                log.warning(message, first.origin, self.outcomes.bounds[0])
         return float(posterior.mu)
 
 
@@ -112,11 +107,11 @@ def score_row_functions(settings: Settings) -> dict[str, Callable[[ScoreTable], 
     rows: dict[str, Callable[[ScoreTable], float]] = {
         **posterior_rows(f"hbayes@{n}", lambda table: table.learned("benchmark")),
         **posterior_rows(f"hbayes@{n}_population", lambda table: table.learned("population")),
-        f"avg@{n}": lambda table: api.avg_at_n(table.scores).value,
-        f"avg@{n}_stderr": lambda table: table.scores.standard_error,
+        f"avg@{n}": lambda table: api.avg_at_n(table.outcomes).value,
+        f"avg@{n}_stderr": lambda table: table.outcomes.standard_error,
     }
     rows[f"hbayes@{n}"] = ScoreTable.learned_mean
-    of_trials = row_functions(replace(settings, prior=None), votes=False)
+    of_trials = row_functions(settings, votes=False)
     for name, function in of_trials.items():
         if name == "grading_errors" or (settings.threshold is not None and "pass" in name):
             rows[name] = lambda table, function=function: function(table.passed)  # type: ignore[misc]

@@ -18,12 +18,15 @@ from lm_eval_bayes._util.validation import (
     check_real,
 )
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.stats import METHODS, STRENGTHS, IntervalMethod, Strength, check_strength
+from lm_eval_bayes.stats import METHODS, IntervalMethod
 
 #: The largest N; a larger number is taken for a typing error.
 MAX_TRIALS = 100_000
 
 _LARGEST_WEIGHT = 1e100
+
+#: Known ways of asking a contest's questions.
+PROTOCOLS = ("hariri-2026", "hariri-2026-nemotron", "matharena")
 
 #: Every key that a task's metadata may carry for us, with what it means.
 KEYS = {
@@ -42,11 +45,13 @@ KEYS = {
     "no such rows); of several metrics `{NAME: 0.5}`",
     "bayes_interval": f"the interval's method: {', '.join(METHODS)} (default exact)",
     "bayes_level": "the interval's posterior mass, in (0, 1) (default 0.95)",
+    "bayes_protocol": f"the prompt of the contests: {', '.join(PROTOCOLS)} (default hariri-2026)",
+    "bayes_chat_template": "auto, always or never: whether prompts are put into the model's chat "
+    "template; auto where it has one (default of the contests; other tasks follow the harness's "
+    "--apply_chat_template)",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
-    "bayes_prior": "an earlier run of the same questions as prior evidence for hbayes@N: "
-    f"`{{run: PATH, strength: S}}`; {STRENGTHS}",
     "bayes_rows": "the rows of the printed table: short (the default), all, or one or a list of "
     "names in which * stands for anything, such as pass@*; results and samples hold every row",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
@@ -77,6 +82,10 @@ class Settings(Record):
         Seed of whatever is computed by Monte Carlo.
     metric : str or None
         The task's metric that is the outcome; None for the first one.
+    protocol : str or None
+        One of `PROTOCOLS`; None asks with the task's own prompt.
+    chat_template : "auto", "always", "never" or None
+        Whether prompts are put into the model's chat template; None as the harness's flag says.
     check : bool
         Whether filters and grader are tested before sampling.
     extra_trials : tuple of (int, int)
@@ -84,10 +93,6 @@ class Settings(Record):
         and its posterior use them all; N is then the fewest.
     cluster : str or None
         The field of a document that names the cluster of its question; None without clusters.
-    prior : str or None
-        The path of an earlier run of the same questions, whose trials are prior trials.
-    prior_strength : "auto" or float
-        λ, the weight of a prior trial, in [0, 1]; "auto": a shift is learned.
     bounds : tuple of float, or None
         The lowest and the highest score of a metric that gives scores; None for categories.
     threshold : float or None
@@ -105,11 +110,11 @@ class Settings(Record):
     level: float
     seed: int
     metric: str | None = None
+    protocol: str | None = None
+    chat_template: str | None = None
     check: bool = True
     extra_trials: tuple[tuple[int, int], ...] = ()
     cluster: str | None = None
-    prior: str | None = None
-    prior_strength: Strength = 1.0
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
     rows: str | tuple[str, ...] = "short"
@@ -179,9 +184,9 @@ class Settings(Record):
             level=check_fraction("bayes_level", metadata.get("bayes_level", 0.95)),
             seed=check_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
             metric=metric,
+            **_asking(metadata),
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             cluster=_cluster(metadata.get("cluster")),
-            **_prior(metadata.get("bayes_prior")),
             **_scores(metadata),
             rows=_rows(metadata.get("bayes_rows", "short")),
         )
@@ -212,8 +217,18 @@ def _of_trials(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
     }
 
 
+def _asking(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    protocol = metadata.get("bayes_protocol")
+    mode = metadata.get("bayes_chat_template", None if protocol is None else "auto")
+    if protocol is not None:
+        check_option("bayes_protocol", protocol, PROTOCOLS)
+    if mode is not None:
+        check_option("bayes_chat_template", mode, ("auto", "always", "never"))
+    return {"protocol": protocol, "chat_template": mode}
+
+
 #: Settings of categories, which scores do not have.
-_OF_CATEGORIES = ("bayes_weights", "bayes_categories", "bayes_prior", "cluster")
+_OF_CATEGORIES = ("bayes_weights", "bayes_categories", "cluster")
 
 
 def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,18 +291,6 @@ def _rows(value: object) -> str | tuple[str, ...]:
     return tuple(names)
 
 
-def _prior(value: object) -> dict[str, Any]:
-    if value is None:
-        return {}
-    given = value if isinstance(value, Mapping) else {}
-    path = given.get("run")
-    if not isinstance(path, str) or not path.strip() or set(given) != {"run", "strength"}:
-        rule = f"be {{run: PATH, strength: S}} ({STRENGTHS})"
-        raise InvalidInputError.of("bayes_prior", "format", rule, value)
-    strength = check_strength(given["strength"], "strength of bayes_prior")
-    return {"prior": path, "prior_strength": strength}
-
-
 def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
     if value is None:
         return ()
@@ -296,12 +299,10 @@ def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
         raise InvalidInputError.of("bayes_extra_trials", "format", rule, value)
     extra = {}
     for key, trials in value.items():
-        digits = key if isinstance(key, int) and not isinstance(key, bool) else str(key)
-        if not str(digits).isdigit():
-            raise InvalidInputError.of(
-                "bayes_extra_trials", "format", "name questions by their numbers, from 0", key
-            )
-        extra[int(digits)] = check_integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
+        if not str(key).isdecimal():
+            rule = "name questions by their numbers, from 0"
+            raise InvalidInputError.of("bayes_extra_trials", "format", rule, key)
+        extra[int(key)] = check_integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
     return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
 
 

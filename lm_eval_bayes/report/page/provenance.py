@@ -83,6 +83,7 @@ def _settings(run: TaskRun) -> dict[str, TruncatedText]:
         ("trials per question (N)", format_range(run.outcomes.trials_range)),
         ("metric", run.counted),
         ("filter", run.filter),
+        ("protocol", record.protocol),
         (
             "bounds of the scores" if run.scored else "category weights",
             None

@@ -1,6 +1,5 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,7 @@ from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 
 
 def test_a_width_is_reached_and_not_before(tmp_path, capsys):
@@ -54,18 +53,6 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
     limit = look["population_z_limit"]
     assert limit is None or limit > look["population_z"]
     assert "population of questions: z = " in capsys.readouterr().err
-
-
-def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path):
-    started(tmp_path, "old", model_args="beta=2:3,seed=1234", budget="4")
-    prior = {"bayes_prior": {"run": str(tmp_path / "old"), "strength": "auto"}, "bayes_k": 1}
-    results, _ = started(
-        *(tmp_path, "new"), metadata=json.dumps(prior), model_args="beta=2:3,seed=9", budget="4"
-    )
-    row, last = results["results"][TASK], rounds_of(results)[-1]
-    n, look = last["trials"], last["looks"][0]
-    assert look["low"] == pytest.approx(row[f"hbayes@{n}_low,none"])
-    assert look["mu"] != pytest.approx(row[f"hbayes@{n}_without_prior,none"])
 
 
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
@@ -212,3 +199,12 @@ def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
             ["--model", "biased_coin", "--model_args", "p=.5", "--tasks", TASK],
             StoppingOptions(width=0.1),
         )
+
+
+@pytest.mark.parametrize("protocol", [None, "hariri-2026"])
+def test_a_baseline_of_another_protocol_is_warned_of(tmp_path, caplog, monkeypatch, protocol):
+    started(tmp_path, "weak", model_args="p=0.3", budget="4")
+    if protocol is not None:
+        monkeypatch.setattr(Provenance, "protocol", protocol)
+    started(tmp_path, "new", model_args="p=0.8", decide=str(tmp_path / "weak"), max_trials=4)
+    assert caplog.text.count("different protocols") == (protocol is not None)

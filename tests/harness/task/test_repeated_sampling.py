@@ -251,15 +251,14 @@ def test_requests_carry_the_settings_and_n():
     assert model.requests[0].args[1] == {**settings, "max_gen_toks": 5, "top_p": 1.0}
 
 
-def test_the_request_cache_never_carries_an_old_n(tmp_path, monkeypatch):
+def test_requests_are_built_anew_for_each_run(tmp_path, monkeypatch):
     monkeypatch.setattr("lm_eval.caching.cache.PATH", str(tmp_path))
-    evaluate(RepeatedSamplingTask(config=toy_config(repeats=2)), cache_requests=True)
-    results = evaluate(RepeatedSamplingTask(config=toy_config(repeats=4)), cache_requests=True)
-    assert [len(s["resps"][0]) for s in results["samples"]["toy"]] == [4, 4, 4]
-    with refused("--cache_requests", "conflict", None, error=TaskConfigError):
-        evaluate(
-            RepeatedSamplingTask(config=toy_config()), cache_requests=True, samples={"toy": [1]}
-        )
+    for prompt in ("{{question}}", "Solve {{question}}"):
+        task = RepeatedSamplingTask(config=toy_config(doc_to_text=prompt))
+        script = {prompt.replace("{{question}}", question): ["2"] for question in SCRIPT}
+        model = ScriptedLM(script)
+        toy.evaluate(model, task, cache_requests=True)
+        assert {request.args[0] for request in model.requests} == set(script)
 
 
 def graded_by(function, **changes):

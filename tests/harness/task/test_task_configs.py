@@ -19,6 +19,7 @@ from lm_eval_bayes.harness.grading import grade as grading
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task import result_rows as rows
+from lm_eval_bayes.harness.task.protocol import prompt_of
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 ROOT = REPOSITORY
@@ -49,6 +50,16 @@ GROUPS = {
     "contest_math_2026": ["aime26_bayes", "hmmt_feb26_bayes"],
 }
 TASKS = [*CONTESTS, *LATER, "demo_arithmetic_bayes"]
+#: `instruction` in configs/competitions of MathArena at e9276603, where it is another one.
+_INTEGER = "The answer is an integer between 0 and 999 inclusive."
+MATHARENA = {
+    "aime24_bayes": "Please reason step by step, and put your final answer within \\boxed{}.\n"
+    + _INTEGER,
+    "aime25_bayes": "Put your final answer within \\boxed{}.\n" + _INTEGER,
+    "aime26_bayes": "Put your final answer within \\boxed{}.\n" + _INTEGER,
+    "cmimc25_bayes": "Put your final answer within \\boxed{}. Thus, format your final answer as "
+    "follows:\n\n### Final answer\n\nThe final answer is \\boxed{your final answer}.",
+}
 SENTENCE = r"Please reason step by step, and put your final answer within \boxed{}."
 
 
@@ -115,6 +126,12 @@ def test_contests_are_asked_as_in_the_paper(task: str) -> None:
     prompt = rendered(cfg["doc_to_text"], doc)
     assert prompt == "Let $S=\\{1\\}$ and $x_{{1}}$.\n\n" + SENTENCE
     assert rendered(cfg["doc_to_target"], doc) == "70"
+    assert cfg["metadata"]["bayes_protocol"] == "hariri-2026"
+    assert prompt_of(task, cfg["doc_to_text"], cfg["metadata"]) == cfg["doc_to_text"]
+    as_matharena = {**cfg["metadata"], "bayes_protocol": "matharena"}
+    prompt = rendered(prompt_of(task, cfg["doc_to_text"], as_matharena), doc)
+    instruction = MATHARENA.get(task, "Put your final answer within \\boxed{}.")
+    assert prompt == f"{instruction}\n\n{doc['problem']}"
 
 
 @pytest.mark.parametrize("task", [*CONTESTS, *LATER])
