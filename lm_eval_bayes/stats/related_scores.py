@@ -129,9 +129,7 @@ def draw_shared(
     at_centre, at_tau = (nodes.ravel() for nodes in np.meshgrid(centre, tau))
     factor = cells.centre - at_centre[:, None]  # large: changed in place
     factor /= at_tau[:, None]
-    np.square(factor, out=factor)
-    factor *= -0.5
-    np.exp(factor, out=factor)
+    np.exp(np.multiply(np.square(factor, out=factor), -0.5, out=factor), out=factor)
     factor *= (1.0 - _OUTLIER) / np.maximum(factor @ of_prior, 1e-300)[:, None]
     factor += _OUTLIER
     log_weight = np.log(mass @ factor.T).sum(axis=0) + np.log(np.tile(step, _TAUS))
