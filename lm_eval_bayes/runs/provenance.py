@@ -90,16 +90,21 @@ class LoggedTask:
         """The score of each graded category."""
         return tuple(self.settings.get("weights") or (0.0, 1.0))
 
-    def bounds(self, metric: str | None = None) -> tuple[float, float]:
-        """Return the lowest and the highest score of a metric, None for the first one.
+    def bounds(self, metric: str) -> tuple[float, float] | None:
+        """Return the lowest and the highest score of a metric; None where it gives categories.
 
         Raises
         ------
         InvalidInputError
             If the task's configuration holds something else.
         """
-        given = self._of_metric("bounds", metric)
-        given = [0.0, 1.0] if given is None else given
+        recorded = mapping(mapping(self.metadata.get("lm_eval_bayes")).get("bounds"))
+        given = recorded.get(metric)
+        if given is None:
+            is_first = not metric or metric in self.metrics[:1]
+            given = self._of_metric("bounds", None if is_first else metric)
+        if given is None:
+            return None
         ends = [as_real(end) for end in given] if isinstance(given, (list, tuple)) else []
         if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
             rule = f"have two numbers, low < high, as bounds of the scores of task {self.task}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
-    from lm_eval_bayes.harness.task.prior_run import PriorTrials
 
 _UNKNOWN, _MISSING = -1, -2
 
@@ -31,8 +29,6 @@ class PrefixGrades:
         The requests of all tasks, one for each question.
     trials : StreamedTrials
         The responses.
-    priors : mapping of str to PriorTrials
-        The prior trials that the outcomes get, by task.
     """
 
     def __init__(
@@ -40,9 +36,8 @@ class PrefixGrades:
         tasks: Mapping[str, Any],
         instances: Sequence[Any],
         trials: StreamedTrials,
-        priors: Mapping[str, PriorTrials],
     ) -> None:
-        self._tasks, self._instances, self._priors = tasks, instances, priors
+        self._tasks, self._instances = tasks, instances
         self._trials = trials
         owner = {id(i): name for name, task in tasks.items() for i in task.instances}
         self.task_of = [owner[id(instance)] for instance in instances]
@@ -78,7 +73,7 @@ class PrefixGrades:
         ordered = sorted(positions, key=lambda position: int(self._instances[position].doc_id))
         hashes = [self._hashes[position] for position in ordered]
         tokens = [np.array(self._tokens[p][: counts[p]], dtype=np.float64) for p in ordered]
-        run = TaskRun.from_trials(
+        return TaskRun.from_trials(
             "",
             task,
             [self._outcomes[position] for position in ordered],
@@ -87,5 +82,3 @@ class PrefixGrades:
             doc_ids=tuple(int(self._instances[position].doc_id) for position in ordered),
             measured={TOKENS: tuple(np.where(column < 0, np.nan, column) for column in tokens)},
         )
-        prior = self._priors.get(task)
-        return run if prior is None else replace(run, outcomes=prior.inform(run.outcomes, hashes))

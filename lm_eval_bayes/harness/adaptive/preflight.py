@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.runs.task_run import GRADED, TaskRun
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.harness.task.prior_run import PriorTrials
 
 
 @dataclass(frozen=True)
@@ -30,14 +27,11 @@ class TaskPreflight:
         The score of each category.
     question_ids : tuple of str
         The hashes of its questions, as the harness logs them.
-    prior : PriorTrials or None
-        The prior trials of the task's metadata, `bayes_prior`.
     """
 
     task: str
     weights: tuple[float, ...]
     question_ids: tuple[str, ...]
-    prior: PriorTrials | None
 
     def check_width(self, width: float) -> None:
         """Raise an error for a width that every interval has.
@@ -155,7 +149,7 @@ def preflight(arguments: Mapping[str, Any]) -> dict[str, TaskPreflight]:
         if not questions:
             raise TaskConfigError(f"task {name}: there is no question", "empty", "task", name)
         ids = distinct_ids([doc_hash(doc) for _, doc in questions])
-        tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids, task.prior)
+        tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids)
     return tasks
 
 

@@ -12,7 +12,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes._util.text import format_duration
@@ -24,9 +24,6 @@ from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysi
 from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.models.trials import RecordingMixin
 from lm_eval_bayes.runs.task_run import TaskRun
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.harness.task.prior_run import PriorTrials
 
 #: The stages of a run, in their order.
 Stage = Literal["tasks", "model", "requests", "trials"]
@@ -87,8 +84,6 @@ class Rounds:
         The path of the trial store, once the model is created.
     interruption : KeyboardInterrupt or None
         Ctrl-C, or the signal that stopped the run early.
-    priors : mapping of str to PriorTrials
-        The prior trials of the tasks whose analyses use them.
     counted : tuple or None
         Once sampling has ended: N, and the further trials of single questions.
     """
@@ -105,7 +100,6 @@ class Rounds:
     _arguments: Mapping[str, Any] = field(default_factory=dict)
     _started: float = 0.0
     _logged: dict[str, int] | None = None
-    priors: Mapping[str, PriorTrials] = field(default_factory=dict)
     counted: tuple[int, Mapping[int, int]] | None = None
 
     def __call__(self, **arguments: Any) -> dict[str, Any] | None:
@@ -113,13 +107,7 @@ class Rounds:
         self._arguments, self._started = arguments, time.monotonic()
         planned = self.goal.rounds
         self._plan(planned[0], {})
-        tasks = preflight(arguments)
-        self.goal.check(tasks)
-        # as the rows hbayes@N do; the error rates of decisions hold for the run's own trials alone
-        if self.goal.baseline is None:
-            self.priors = {
-                name: task.prior for name, task in tasks.items() if task.prior is not None
-            }
+        self.goal.check(preflight(arguments))
         self.stage = "model"
         model = self._model()
         self.stage = "requests"

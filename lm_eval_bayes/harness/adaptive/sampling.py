@@ -47,9 +47,7 @@ class Sampling:
         self._run, self._evaluation, self._clones = run, evaluation, requests
         self._instances = list({id(request): request for request in requests}.values())
         self._trials = model.streamed_trials(self._instances)
-        self._grades = PrefixGrades(
-            evaluation.named_tasks, self._instances, self._trials, run.priors
-        )
+        self._grades = PrefixGrades(evaluation.named_tasks, self._instances, self._trials)
         self._streams = model.streams
         self._planned = run.goal.rounds
         self._counts = [0] * len(self._instances)  # after the last look

@@ -22,7 +22,6 @@ from lm_eval_bayes.stats import (
     LEAST_TRIALS,
     Correction,
     DecisionReached,
-    LearnedShift,
     Outcomes,
     Posterior,
     SharedQuestions,
@@ -287,7 +286,7 @@ class Goal:
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
         further = low = high = None
         if self.width is not None and verdict is not None and not verdict.stop:
-            further, low, high = self._forecast(posterior, outcomes, interval.width)
+            further, low, high = self._forecast(posterior)
         return InterimAnalysis(
             task=graded.task,
             n_trials=graded.n_trials / graded.n_questions,
@@ -308,20 +307,10 @@ class Goal:
             distinguishable=distinguishable,
         )
 
-    def _forecast(
-        self, posterior: Posterior, outcomes: Outcomes, width: float
-    ) -> tuple[int | None, int | None, int | None]:
-        """Forecast the further trials until the width is reached, and their central 90% interval.
-
-        No earlier run whose shift is learned is used: the number of trials depends on the relative
-        decrease of the width, so the width of that posterior is taken.
-        """
-        relative_width = (self.width or 0.0) / width
-        if isinstance(outcomes.prior_strength, LearnedShift):
-            posterior = self.posterior(outcomes.without_prior())
-            width = posterior.interval(self.level, "exact").width
+    def _forecast(self, posterior: Posterior) -> tuple[int | None, int | None, int | None]:
+        """Forecast the further trials until the width is reached; their central 90% interval."""
         try:
-            forecast = trials_needed(posterior, width=relative_width * width, max_trials=4096)
+            forecast = trials_needed(posterior, width=self.width or 0.0, max_trials=4096)
         except InvalidInputError:
             return None, None, None
         return forecast.additional, forecast.additional_low, forecast.additional_high
