@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.comparability import check_same_metric, identical_runs
 from lm_eval_bayes.analysis.pass_rows import rows_to_dict
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
+from lm_eval_bayes.runs.prior_trials import check_other_trials
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats import (
     SAME_CHANCES,
@@ -203,9 +205,22 @@ def assign_priors(
 
 
 def _with_counts(run: TaskRun, prior: TaskRun) -> Outcomes:
+    """Return a run's outcomes with the prior trials of its questions, of which some have none."""
     run.require_graded()
-    outcomes = run.outcomes
-    counts = prior_counts(run.question_ids, outcomes.weights, prior, run.task)
+    prior.require_graded("prior")
+    outcomes, of_prior = run.outcomes, prior.outcomes
+    if of_prior.weights.tolist() != outcomes.weights.tolist():
+        rule = f"have the category weights of {run.task}, {outcomes.weights.tolist()}"
+        got = f"{of_prior.weights.tolist()} in {prior.label}"
+        raise InvalidInputError.of("prior", "mismatch", rule, got)
+    rows = dict(zip(prior.question_ids, of_prior.counts, strict=True))
+    none = np.zeros(outcomes.n_categories, dtype=np.int64)
+    counts = np.array([rows.get(id, none) for id in run.question_ids], dtype=np.int64)
+    if not counts.any():
+        ids = [", ".join(name[:12] for name in each.question_ids[:2]) for each in (run, prior)]
+        rule = f"have trials of questions of {run.task}, such as {ids[0]}"
+        got = f"questions such as {ids[1]} in {prior.label}"
+        raise InvalidInputError.of("prior", "mismatch", rule, got)
     return replace(outcomes, prior_counts=counts)
 
 

@@ -1,63 +1,12 @@
-"""Trials of an earlier run as prior trials of the same questions."""
+"""Whether an earlier run has other trials than the runs that it is evidence for."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-import numpy as np
-
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import FloatArray, IntArray
-
-#: Ids that an error names, and characters of each.
-_N_SHOWN, _N_CHARACTERS = 2, 12
-
-
-def prior_counts(
-    question_ids: Sequence[str],
-    weights: FloatArray,
-    prior: TaskRun,
-    task: str,
-    argument: str = "prior",
-) -> IntArray:
-    """Return the prior trials of every question by category, (M, C+1).
-
-    A question that the prior run lacks has none.
-
-    Parameters
-    ----------
-    question_ids : sequence of str, length M
-        The questions.
-    weights : array, shape (C+1,)
-        The scores of the categories.
-    prior : TaskRun
-        The earlier run.
-    task : str
-        The task of the questions, for an error.
-    argument : str
-        The name of the prior run in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        If the scores of the categories differ, or no question is in both.
-    """
-    prior.require_graded(argument)
-    of_prior = prior.outcomes
-    if of_prior.weights.tolist() != weights.tolist():
-        rule = f"have the category weights of {task}, {weights.tolist()}"
-        got = f"{of_prior.weights.tolist()} in {prior.label}"
-        raise InvalidInputError.of(argument, "mismatch", rule, got)
-    rows = dict(zip(prior.question_ids, of_prior.counts, strict=True))
-    none = np.zeros(weights.size, dtype=np.int64)
-    counts = np.array([rows.get(id, none) for id in question_ids], dtype=np.int64)
-    if not counts.any():
-        rule = f"have trials of questions of {task}, such as {_listed(question_ids)}"
-        got = f"questions such as {_listed(prior.question_ids)} in {prior.label}"
-        raise InvalidInputError.of(argument, "mismatch", rule, got)
-    return counts
 
 
 def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun) -> None:
@@ -100,7 +49,3 @@ def _outcomes(run: TaskRun) -> dict[tuple[str, int], tuple[int, str | None]]:
         trials = zip(run.seeds[row], run.trials[row].tolist(), answers, strict=True)
         outcomes |= {(id, seed): (outcome, a) for seed, outcome, a in trials if seed is not None}
     return outcomes
-
-
-def _listed(question_ids: Sequence[str]) -> str:
-    return ", ".join(name[:_N_CHARACTERS] for name in question_ids[:_N_SHOWN])

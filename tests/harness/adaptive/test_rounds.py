@@ -1,6 +1,5 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -54,18 +53,6 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
     limit = look["population_z_limit"]
     assert limit is None or limit > look["population_z"]
     assert "population of questions: z = " in capsys.readouterr().err
-
-
-def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path):
-    started(tmp_path, "old", model_args="beta=2:3,seed=1234", budget="4")
-    prior = {"bayes_prior": {"run": str(tmp_path / "old"), "strength": "auto"}, "bayes_k": 1}
-    results, _ = started(
-        *(tmp_path, "new"), metadata=json.dumps(prior), model_args="beta=2:3,seed=9", budget="4"
-    )
-    row, last = results["results"][TASK], rounds_of(results)[-1]
-    n, look = last["trials"], last["looks"][0]
-    assert look["low"] == pytest.approx(row[f"hbayes@{n}_low,none"])
-    assert look["mu"] != pytest.approx(row[f"hbayes@{n}_without_prior,none"])
 
 
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
