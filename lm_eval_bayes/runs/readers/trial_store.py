@@ -20,7 +20,7 @@ from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.task_run import Provenance
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, questions_of
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, endings, floats, questions_of
 from lm_eval_bayes.stats import FloatArray
 from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.file import lacks_log
@@ -270,7 +270,8 @@ def _trials(
             name: column
             for name, column in measured.items()
             if column is not None and name not in _NO_MEASUREMENTS
-        },
+        }
+        | endings((t.text if t else "?" for t in stored), (t and t.finish_reason for t in stored)),
     )
 
 
