@@ -163,10 +163,9 @@ def _graded(
         notes.append(f"grading failed on {plural(n_errors, 'trial')}, which count as {lowest}")
     if signals is not None:
         run = replace(run, signals_error=signals.error, verifiers=signals.verifiers)
-    chosen = metric if query.metric == metric or (bounds and metric) else GRADED
     return questions, replace(
         run,
-        metric=chosen,
+        metric=metric if query.metric == metric or (bounds and metric) else GRADED,
         weights=weights,
         notes=tuple(notes),
         threshold=task.threshold(metric if further else None) if bounds else None,
