@@ -30,14 +30,14 @@ class LoggedResult(dict[str, Any]):
     ----------
     rows : mapping
         The value of each row.
-    values : mapping
-        The metrics' values of the trials.
     logged : mapping
         Further fields of the log.
+    values : mapping
+        The metrics' values of the trials, which are logged too.
     """
 
     def __init__(
-        self, rows: Mapping[str, Any], values: Mapping[str, Any], logged: Mapping[str, Any]
+        self, rows: Mapping[str, Any], logged: Mapping[str, Any], values: Mapping[str, Any]
     ) -> None:
         super().__init__({**values, **logged})
         self.rows, self._metrics = dict(rows), dict(values)

@@ -27,6 +27,7 @@ from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
 from lm_eval_bayes.harness.task import metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
+from lm_eval_bayes.harness.task.answers import answer_part
 from lm_eval_bayes.harness.task.logged_fields import (
     LoggedResult,
     Responses,
@@ -44,7 +45,6 @@ from lm_eval_bayes.harness.task.requests import (
     store_outcomes,
 )
 from lm_eval_bayes.harness.task.trial_grades import GradedTrial, TrialGrader
-from lm_eval_bayes.rubric.answers import final_part
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 log = get_logger(__name__)
@@ -200,11 +200,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         marker = (self.config.metadata or {}).get("think_end_token")
         raw = [instance.resps for instance in instances]
         try:
-            if isinstance(marker, str):
-                for instance in instances:
-                    instance.resps = [
-                        final_part(r, marker) if isinstance(r, str) else r for r in instance.resps
-                    ]
+            for instance in instances:
+                instance.resps = [answer_part(response, marker) for response in instance.resps]
             for pipeline in self._filters:
                 if names is None or pipeline.name in names:
                     pipelines.apply(pipeline, instances, str(self.config.task))
@@ -348,7 +345,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         raw = responses if instance is None else instance.resps
         measured = measured_columns(raw, getattr(results[0], "raw", ()))
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
-            return LoggedResult({"bypass": None}, {"bypass": None}, measured)
+            return LoggedResult({"bypass": None}, measured, {"bypass": None})
         pipeline, doc_id = self._pipeline_of(responses), getattr(instance, "doc_id", None)
         trials = self.grader.grades(doc, dict(enumerate(responses)), pipeline, doc_id)
         if doc_id is not None:
@@ -368,7 +365,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             measured["grading_error_notes"] = notes
         values = loggable_values([trial.values for trial in trials], self._metric_fn_list)
         question_rows = {k: v for record in records for k, v in rows.question_rows(record).items()}
-        return LoggedResult(question_rows, values, measured)
+        return LoggedResult(question_rows, measured, values)
 
     def _pipeline_of(self, responses: Any) -> str:
         return str(getattr(responses, "pipeline", self._filters[0].name))

@@ -486,7 +486,39 @@ class CutOff(ScriptedLM):
 
     def generate_until(self, requests, disable_tqdm=False):
         texts = super().generate_until(requests)
-        return [Completion(t, {"finish_reason": "length" if "x" in t else "stop"}) for t in texts]
+        return [
+            Completion(t, {"finish_reason": "length" if "x" in t.split() else "stop"})
+            for t in texts
+        ]
+
+
+@pytest.mark.parametrize(
+    ("marker", "signals", "right"),
+    [
+        (None, {"think_closed": False}, 0),
+        (None, {"think_closed": True}, 1),
+        (None, {}, 1),  # nothing says that it thinks
+        ("[/T]", {}, 0),
+    ],
+)
+def test_thinking_that_was_cut_off_has_no_answer(marker, signals, right):
+    class Thinking(CutOff):
+        def generate_until(self, requests, disable_tqdm=False):
+            texts = super().generate_until(requests)
+            return [Completion(text, {**text.signals, **signals}) for text in texts]
+
+    boxed = {prompt: [r"so x = \boxed{2}", r"\boxed{2}"] for prompt in SCRIPT}
+    config = toy_config(
+        process_results=process_results_math,
+        metadata={"think_end_token": marker} if marker else {},
+        repeats=2,
+    )
+    results = toy.evaluate(Thinking(boxed), RepeatedSamplingTask(config=config))
+    sample = results["samples"]["toy"][0]
+    assert sample["outcomes"] == [right, 1]
+    assert sample["answers"][0] == ("2" if right else None)
+    assert sample["resps"] == [boxed["1 + 1 ="]]
+    assert results["results"]["toy"]["cut_off_share,none"] == 0.5
 
 
 def test_shares_of_cut_off_and_empty_responses_are_rows_where_there_are_any():
