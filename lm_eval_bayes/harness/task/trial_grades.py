@@ -59,6 +59,7 @@ class TrialGrader:
         self.runs_code = bool(getattr(task, "UNSAFE_CODE", False))
         # of trials that were graded early: hash of the response and grade, by filter and question
         self._early: dict[tuple[str, int], dict[int, tuple[int, GradedTrial]]] = {}
+        self._shared: dict[str, GradedTrial] = {}
         self._sources: dict[str, answers.AnswerSource] = {}
         self._n_failures: Counter[str] = Counter()
 
@@ -87,7 +88,8 @@ class TrialGrader:
         grades = self.grades(doc, responses, pipeline, doc_id)
         held = self._early.setdefault((pipeline, doc_id), {})
         for (number, response), grade in zip(responses.items(), grades, strict=True):
-            held[number] = _hash_of(response), grade
+            # most trials have one of a few grades; 1, 1.0 and True are different ones
+            held[number] = _hash_of(response), self._shared.setdefault(repr(grade), grade)
         return grades
 
     def forget(self, pipeline: str, doc_id: int) -> None:
