@@ -205,22 +205,12 @@ def zero_score(
         return None
     graded = f"all {n} trials are graded 0; " if all_zero else ""
     example = repr(one_line(given[0])[:60]) if given else ""
-    if source in ("filter", "grader"):
-        reader = f"the {source}"
-        cause = f"{reader} reads answers such as {example}"
-        if not given:
-            cause = f"{reader} finds no answer in any response"
-    elif source == "response":
-        cause = (
-            "no filter extracts the answer, and exact_match compares all of a response, such as "
-            f"{example}, with the right answer; leave the task's own `filter_list` in place, or "
-            "give one with a regex"
-        )
-        if not given:
-            cause = "every response is empty"
-    else:
-        cause = (
-            "no filter extracts the answer; the likely causes are a grader that expects another "
-            "form of answer, and a metric that expects a list of responses"
-        )
+    read = f"reads answers such as {example}" if given else "finds no answer in any response"
+    cause = {
+        "grader": f"the grader {read}",
+        "filter": f"the filter {read}",
+        "response": "no filter extracts the answer, and exact_match compares all of a response"
+        + (f", such as {example}, with the right answer" if given else "; all are empty"),
+        "none": "no filter extracts the answer; does the grader expect another form of it?",
+    }[source]
     return f"{origin}: {graded}{cause}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, zip_longest
-from numbers import Integral, Real
 from typing import Any, cast
 
 from lm_eval_bayes.harness.models.interface import Completion, signal_columns, signals_of
@@ -54,8 +53,6 @@ class LoggedResult(dict[str, Any]):
 def loggable_values(values: Sequence[Any], metrics: Iterable[str]) -> dict[str, list[Any]]:
     """Return what metrics gave the trials of a question, None where they gave nothing.
 
-    Numbers and lists of numbers are logged as they are, other values as text.
-
     Parameters
     ----------
     values : sequence of mapping or None
@@ -77,13 +74,8 @@ def loggable_values(values: Sequence[Any], metrics: Iterable[str]) -> dict[str, 
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, Real):
-        return int(value) if isinstance(value, Integral) else float(value)
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return loggable(str(value))
+    """Return a number of numpy or torch as one of Python; other values as they are."""
+    return value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
 
 
 def loggable(response: Any) -> Any:

@@ -146,14 +146,11 @@ class TrialGrader:
             self._sources[pipeline] = source
             settings = self._task.settings
             if source == "none" and settings.binary and settings.bounds is None:
-                why = (
-                    "programs are no answers that a vote could count"
-                    if self.runs_code
-                    else "a vote needs the final answer of each response, which no filter extracts "
-                    "and `process_results` does not return as `answer`"
+                log.warning(
+                    "task %s, filter %s: no row maj@%d: no filter extracts the final answer of a "
+                    "response, and `process_results` does not return it as `answer`",
+                    *(self._task.config.task, pipeline, settings.n),
                 )
-                message = "task %s, filter %s: no row maj@%d: %s"
-                log.warning(message, self._task.config.task, pipeline, settings.n, why)
         return self._sources[pipeline]
 
     @property

@@ -295,7 +295,7 @@ def test_maj_needs_an_extracted_answer(caplog):
     assert row["avg@8,none"] == 2 / 8
     assert not [name for name in row if name.startswith("maj@")]
     assert "answers" not in results["samples"]["toy"][0]
-    assert caplog.text.count("no row maj@8: a vote needs the final answer") == 1
+    assert caplog.text.count("no row maj@8: ") == 1
     last_word = [{"function": "regex", "regex_pattern": r"(\S+)$"}, {"function": "take_first"}]
     task = graded_by(ends_in_the_gold, repeats=8, filter_list=[{"name": "f", "filter": last_word}])
     assert all_rows(evaluate(task, script))["maj@8,f"] == 0.0
@@ -359,7 +359,7 @@ def test_one_program_at_a_time_is_given_to_a_metric_of_programs(caplog):
     )
     row = evaluate(RepeatedSamplingTask(config=config), confirm_run_unsafe_code=True)
     assert all_rows(row)["pass@2,f"] == pytest.approx((1 + 0.5 + 0) / 3)
-    assert "no row maj@4: programs are no answers" in caplog.text
+    assert "no row maj@4: " in caplog.text
 
 
 def test_the_results_identify_the_package_and_the_questions(results):
