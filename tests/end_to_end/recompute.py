@@ -137,6 +137,37 @@ def check_unknown(task: str, printed: dict[str, Any], expected: set[str], run: R
             run.complaints.append(f"{task}: unknown row {key} = {value!r}")
 
 
+def check_group(group: str, tasks: list[str], results: dict[str, Any], run: Run) -> None:
+    """A group's rows are means of its tasks' rows, with equal weights or by numbers of questions.
+
+    The tasks' trials are independent: sds add in squares. Those of hbayes@N share a prior, which is
+    not recomputed: they lie among the tasks'.
+    """
+    sizes = [results["n-samples"][task]["effective"] for task in tasks]
+    for name, rows in results["posterior"][group].items():
+        own = [results["posterior"][task][name] for task in tasks]
+        fits = []
+        for weights in ([1.0] * len(tasks), sizes):
+            shares, trial = [w / sum(weights) for w in weights], Run()
+            for row, value in rows.items():
+                values = [of_task[row] for of_task in own]
+                where = f"{group}: {row},{name}"
+                if row.endswith(("_low", "_high")):
+                    continue
+                if row.startswith("hbayes@"):
+                    inside = row.endswith("_stderr") or min(values) <= value <= max(values)
+                    trial.compare("group", where, value, value if inside else math.nan, 0.0)
+                    continue
+                mean = math.fsum(w * v for w, v in zip(shares, values, strict=True))
+                if row.endswith("_stderr"):
+                    mean = math.hypot(*(w * v for w, v in zip(shares, values, strict=True)))
+                trial.compare("group", where, value, mean, run.tolerance)
+            fits.append(trial)
+        best = min(fits, key=lambda trial: len(trial.complaints))
+        run.compared += best.compared
+        run.complaints += best.complaints
+
+
 def check_results(path: Path, run: Run) -> int:
     """Check one results file; return how many tasks of ours it holds."""
     results = json.loads(path.read_text(encoding="utf-8"))
@@ -153,6 +184,8 @@ def check_results(path: Path, run: Run) -> int:
             continue
         check_task(task, results, samples, run)
         checked += 1
+    for group in results["posterior"].keys() - results["configs"].keys():
+        check_group(group, results["group_subtasks"][group], results, run)
     return checked
 
 
