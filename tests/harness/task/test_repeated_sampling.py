@@ -22,6 +22,7 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k_posterior,
 )
+from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.models.interface import Completion
@@ -521,13 +522,23 @@ def test_thinking_that_was_cut_off_has_no_answer(marker, signals, right):
     assert results["results"]["toy"]["cut_off_share,none"] == 0.5
 
 
-def test_shares_of_cut_off_and_empty_responses_are_rows_where_there_are_any():
+def test_shares_of_cut_off_and_empty_responses_are_rows_where_there_are_any(tmp_path):
     script = {**SCRIPT, "3 + 3 =": ["", " ", "6", "6 x"]}
     results = toy.evaluate(CutOff(script), RepeatedSamplingTask(config=toy_config()))
     shown = {k.split(",")[0]: v for k, v in results["results"]["toy"].items() if "share" in k}
     assert shown == {"cut_off_share": 2 / 12, "empty_share": 2 / 12}
     sample = results["samples"]["toy"][2]
     assert sample["signals"]["finish_reason"] == ["stop", "stop", "stop", "length"]
+    # and so in what commands read of the saved run
+    tracker = EvaluationTracker(output_path=str(tmp_path))
+    tracker.save_results_aggregated({k: v for k, v in results.items() if k != "samples"}, {})
+    tracker.save_results_samples("toy", results["samples"]["toy"])
+    summary = summarise(*read_runs(tmp_path).runs)
+    assert summary.to_dict()["shares"] == shown
+    assert [note for note in summary.notes if note.startswith("16.67% of the responses")] == [
+        "16.67% of the responses were cut off at the limit of tokens",
+        "16.67% of the responses are empty",
+    ]
 
 
 @pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])
