@@ -42,22 +42,15 @@ class Evaluation:
         The functions of :func:`cached_in_evaluation`, with the results of this evaluation.
     tasks : mapping
         The evaluated tasks, by the name in their requests.
-    learned_tables : dict
-        The numbers of the rows of hbayes@N, each with the table of its trials, by the row's name
-        and the number's `id`. The harness hands a group the numbers of its tasks and no trials.
     named_tasks : mapping
         The evaluated tasks, by their names in the results.
-    name_group_rows : callable
-        Gives the rows of groups their names at the tasks' N.
     """
 
     model: Any
     response_cache: bool = False
     caches: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     tasks: Mapping[str, Any] = field(default_factory=dict)
-    learned_tables: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
     named_tasks: Mapping[str, Any] = field(default_factory=dict)
-    name_group_rows: Callable[[], None] = lambda: None
 
     def count_trials(self, metadata: Mapping[str, Any]) -> None:
         """Change the number of trials of every question after sampling.
@@ -69,7 +62,6 @@ class Evaluation:
         """
         for task in self.named_tasks.values():
             task.count_trials(metadata)
-        self.name_group_rows()
 
     def grades(self, task_name: str, doc: Any, text: str) -> list[float]:
         """Return the score that a task gives to a response, once for every filter.

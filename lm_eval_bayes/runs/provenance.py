@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes._util.validation import as_real
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes._util.validation import as_real, check_pair
 from lm_eval_bayes.runs.model_arguments import Kind, backend_and_arguments, identity, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -90,21 +89,23 @@ class LoggedTask:
         """The score of each graded category."""
         return tuple(self.settings.get("weights") or (0.0, 1.0))
 
-    def bounds(self, metric: str | None = None) -> tuple[float, float]:
-        """Return the lowest and the highest score of a metric, None for the first one.
+    def bounds(self, metric: str) -> tuple[float, float] | None:
+        """Return the lowest and the highest score of a metric; None where it gives categories.
 
         Raises
         ------
         InvalidInputError
             If the task's configuration holds something else.
         """
-        given = self._of_metric("bounds", metric)
-        given = [0.0, 1.0] if given is None else given
-        ends = [as_real(end) for end in given] if isinstance(given, (list, tuple)) else []
-        if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
-            rule = f"have two numbers, low < high, as bounds of the scores of task {self.task}"
-            raise InvalidInputError.of("RUN", "range", rule, given)
-        return ends[0], ends[1]
+        is_first = not metric or metric in self.metrics[:1]
+        given = mapping(self._recorded("bounds")).get(metric)
+        if (
+            given is None
+            and (given := self._of_metric("bounds", None if is_first else metric)) is None
+        ):
+            return None
+        rule = f"have two numbers, low < high, as bounds of the scores of task {self.task}"
+        return check_pair("RUN", given, rule, lambda low, high: low < high)
 
     def threshold(self, metric: str | None = None) -> float | None:
         """Return the score from which on a trial passes; None without one."""
@@ -128,8 +129,11 @@ class LoggedTask:
     @property
     def metric_errors(self) -> Mapping[str, str]:
         """Why metrics have no numbers, by their names."""
-        recorded = mapping(self.metadata.get("lm_eval_bayes"))
-        return {name: one_line(text) for name, text in mapping(recorded.get("errors")).items()}
+        return {name: one_line(text) for name, text in mapping(self._recorded("errors")).items()}
+
+    def _recorded(self, name: str) -> Any:
+        """Return what this package recorded of the task when it had been evaluated."""
+        return mapping(self.metadata.get("lm_eval_bayes")).get(name)
 
     @property
     def cluster_field(self) -> str | None:

@@ -26,7 +26,7 @@ GRADED, REGRADED = "graded trials", "graded again"
 
 #: Names of measurements of trials.
 TOKENS, SECONDS, CONCURRENCY = "completion_tokens", "generated_s", "concurrency"
-COST = "cost"
+COST, CUT_OFF, EMPTY = "cost", "cut_off", "empty"
 
 #: No trial has more tokens, seconds or cost.
 MOST_OF_TRIAL = 1e12

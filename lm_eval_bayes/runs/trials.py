@@ -21,7 +21,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import numbers
 from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
-from lm_eval_bayes.runs.task_run import GRADED, Provenance, TaskRun
+from lm_eval_bayes.runs.task_run import CUT_OFF, EMPTY, GRADED, Provenance, TaskRun
 from lm_eval_bayes.stats import FloatArray, IntArray, Outcomes
 
 #: Texts or numbers, one per trial, None where there is none.
@@ -385,6 +385,10 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         answers = None
     if trials.score is not None and clusters:
         notes.append("clusters are not used for scores: the questions were taken as independent")
+    for column, what in ((CUT_OFF, "were cut off at the limit of tokens"), (EMPTY, "are empty")):
+        if column in trials.measured:
+            share = np.nansum(trials.measured[column]) / trials.category.size
+            notes.append(f"{share:.2%} of the responses {what}")
     attributes |= {
         "texts": None if logged.logged is None else of_logged(logged.logged),
         "attempts": tuple(
@@ -474,6 +478,19 @@ def floats(values: Sequence[Any]) -> FloatArray | None:
     if not any(isinstance(value, (int, float)) for value in values):
         return None  # texts, as of why generation ended, are not converted one by one
     return numbers(values)
+
+
+def endings(texts: Iterable[str], reasons: Iterable[object]) -> dict[str, FloatArray]:
+    """Return which trials were cut off at the limit of tokens, and which are empty, if any.
+
+    Examples
+    --------
+    >>> {name: column.tolist() for name, column in endings(["a", "b"], ["length", "stop"]).items()}
+    {'cut_off': [1.0, 0.0]}
+    """
+    found = {CUT_OFF: [reason == "length" for reason in reasons]}
+    found[EMPTY] = [not text.strip() for text in texts]
+    return {name: np.array(flags, np.float64) for name, flags in found.items() if any(flags)}
 
 
 def questions_of(

@@ -68,6 +68,12 @@ def evaluate(model, task, **kwargs):
     return lm_eval.simple_evaluate(model=model, tasks=[name], **kwargs)
 
 
+def all_rows(results, name="toy"):
+    """Return every row of a task or group from the block `posterior`, as ``ROW,FILTER``."""
+    by_filter = results["posterior"][name]
+    return {f"{row},{f}": value for f, rows in by_filter.items() for row, value in rows.items()}
+
+
 class ScriptedLM(LM):
     """Answers trial i of a prompt with the i-th entry of its script, round and round."""
 

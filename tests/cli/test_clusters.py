@@ -51,12 +51,12 @@ def test_a_run_carries_the_cluster_of_each_question(coins):
     logged = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
     assert {line["cluster"] for line in logged} == set("12345")
     (results,) = coins[0].glob("*/results_*.json")
-    table = json.loads(results.read_text(encoding="utf-8"))["results"][TASK]
+    table = json.loads(results.read_text(encoding="utf-8"))["posterior"][TASK]["none"]
     posterior = clustered_posterior(run.outcomes)
     interval = posterior.interval()
-    assert table["hbayes@4_population,none"] == pytest.approx(posterior.mu, abs=1e-9)
-    assert table["hbayes@4_population_low,none"] == pytest.approx(interval.low, abs=1e-9)
-    assert table["hbayes@4_population_high,none"] == pytest.approx(interval.high, abs=1e-9)
+    assert table["hbayes@4_population"] == pytest.approx(posterior.mu, abs=1e-9)
+    assert table["hbayes@4_population_low"] == pytest.approx(interval.low, abs=1e-9)
+    assert table["hbayes@4_population_high"] == pytest.approx(interval.high, abs=1e-9)
 
 
 def test_every_command_uses_them_for_scope_population(coins):

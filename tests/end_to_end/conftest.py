@@ -32,9 +32,8 @@ class FinishedRun:
         return json.loads(path.read_text(encoding="utf-8"))
 
     def rows(self, task: str) -> dict[str, Any]:
-        """Return a task's rows under the filter `none`."""
-        rows = self.results["results"][task]
-        return {k.removesuffix(",none"): v for k, v in rows.items() if k.endswith(",none")}
+        """Return all rows of a task under the filter `none`."""
+        return dict(self.results["posterior"][task]["none"])
 
     def trials(self, task: str) -> int:
         """Return the run's N."""

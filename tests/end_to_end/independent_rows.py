@@ -45,6 +45,14 @@ class Run:
             self.worst[kind] = (difference, where)
 
 
+#: Rows that are shares of the trials, and what a question counts of them.
+SHARES = {
+    "cut_off_share": "cut_off",
+    "empty_share": "empty",
+    "grading_error_share": "grading_errors",
+}
+
+
 @dataclass
 class Question:
     """The trials of one question as they stand in the log."""
@@ -52,17 +60,16 @@ class Question:
     outcomes: list[int]
     answers: list[str | None]
     grading_errors: int
+    cut_off: int = 0
+    empty: int = 0
 
 
 class Bank:
     """Questions with one set of settings: what a row is computed from."""
 
-    def __init__(
-        self, questions: Sequence[Question], settings: dict[str, Any], logged: bool = False
-    ) -> None:
+    def __init__(self, questions: Sequence[Question], settings: dict[str, Any]) -> None:
         self.questions = questions
         self.settings = settings
-        self.logged = logged  # one question's line in the log, not a row of the table
         self.weights = [float(w) for w in settings["weights"]]
         self.counts = [
             [q.outcomes.count(category) for category in range(len(self.weights))] for q in questions
@@ -70,20 +77,18 @@ class Bank:
 
     # -- Bayes@N [Hariri 2026, Alg. 1] in exact fractions, rounded once at the end ----
 
-    def posterior(
-        self, *, as_average: bool = False, pseudo: Fraction = Fraction(1)
-    ) -> tuple[float, float]:
+    def posterior(self, *, as_average: bool = False) -> tuple[float, float]:
         weights = [Fraction(w) for w in self.weights]
         mean, variance = Fraction(0), Fraction(0)
         if as_average and not all(map(sum, self.counts)):
             return math.nan, math.nan  # a question without trials has no average
         for row in self.counts:
             trials = sum(row)
-            size = trials + len(row) * pseudo
-            m = sum(w * (n + pseudo) for w, n in zip(weights, row, strict=True)) / Fraction(size)
-            square = sum(
-                w * w * (n + pseudo) for w, n in zip(weights, row, strict=True)
-            ) / Fraction(size)
+            size = trials + len(row)
+            m = sum(w * (n + 1) for w, n in zip(weights, row, strict=True)) / Fraction(size)
+            square = sum(w * w * (n + 1) for w, n in zip(weights, row, strict=True)) / Fraction(
+                size
+            )
             v = (square - m * m) / (size + 1)
             if as_average:
                 mean += sum(w * n for w, n in zip(weights, row, strict=True)) / Fraction(trials)
@@ -121,27 +126,15 @@ class Bank:
 
     def learned_rows(self) -> Iterator[tuple[str, str, float]]:
         for kind, name in self.learned_names().items():
-            if self.logged and kind == "population":
-                continue  # one question tells nothing of it
-            level = self.settings["level"]
-            if self.logged:  # one question's prior is Dirichlet(1.4/K, ...)
-                mu, sigma = self.posterior(pseudo=Fraction(14, 10 * len(self.weights)))
-                matched = self.settings["interval"] != "normal"
-                ends = interval.moment_matched if matched else interval.normal
-                low, high = ends(mu, sigma, level, min(self.weights), max(self.weights))
-            else:
-                score = self.learned[kind]
-                mu, sigma = score.mu, score.sigma
-                low, high = score.ends(str(self.settings["interval"]), level)
-            yield kind, name, mu
-            yield f"{kind} sd", f"{name}_stderr", sigma
+            score = self.learned[kind]
+            low, high = score.ends(str(self.settings["interval"]), self.settings["level"])
+            yield kind, name, score.mu
+            yield f"{kind} sd", f"{name}_stderr", score.sigma
             yield f"{kind} interval", f"{name}_low", low
             yield f"{kind} interval", f"{name}_high", high
 
     def learned_limit(self, run: Run, kind: str, what: str) -> float:
         """How far a value may be from ours: the tolerance is in sigma."""
-        if self.logged:
-            return 1e-6
         score = self.learned[kind]
         moments = run.learned_tolerance * score.sigma
         if what in ("", "sd"):
@@ -202,9 +195,21 @@ class Bank:
             name = f"g-pass@{k}_{self.settings['tau']:g}"
             yield "g-pass@k", name, self.g_pass(k, tau) if there else math.nan
             yield "mg-pass@k", f"mg-pass@{k}", self.mg_pass(k) if there else math.nan
-        k = self.settings["maj_k"]
-        yield "maj@k", f"maj@{k}", self.majority(k) if k <= fewest else math.nan
-        yield "errors", "grading_errors", float(sum(q.grading_errors for q in self.questions))
+        if n not in self.settings["k"]:
+            yield "pass@k", f"pass@{n}", self.at_least(1, n) if n <= fewest else math.nan
+        for k in sorted({self.settings["maj_k"], n}):
+            yield "maj@k", f"maj@{k}", self.majority(k) if k <= fewest else math.nan
+        trials = sum(len(question.outcomes) for question in self.questions)
+        for name, what in SHARES.items():
+            yield "share", name, sum(getattr(q, what) for q in self.questions) / trials
+
+    def printed(self) -> list[str]:
+        """The rows that the harness's table has, in their order."""
+        n, rows = self.settings["n"], {name: value for _, name, value in self.plain_rows()}
+        ends = ("", "_stderr", "_low", "_high")
+        names = [f"{stem}@{n}{end}" for stem in ("hbayes", "bayes") for end in ends]
+        names += [f"avg@{n}", f"avg@{n}_stderr", f"pass@{n}", f"maj@{n}"]
+        return [*names, *(share for share in SHARES if rows[share])]
 
     def tolerance(self, run: Run, kind: str) -> float:
         scope, _, what = kind.partition(" ")

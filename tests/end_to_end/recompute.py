@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from itertools import chain
@@ -29,8 +30,12 @@ def read_questions(path: Path) -> dict[str, list[tuple[dict[str, Any], Question]
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             entry = json.loads(line)
-            errors = int(entry["grading_errors"])
-            question = Question(entry["outcomes"], entry["answers"], errors)
+            errors = len(entry.get("grading_error_notes", {}))
+            ended = entry.get("signals", {}).get("finish_reason", [])
+            empty = sum(not text.strip() for text in chain.from_iterable(entry["resps"]))
+            question = Question(
+                entry["outcomes"], entry["answers"], errors, ended.count("length"), empty
+            )
             found.setdefault(entry["filter"], []).append((entry, question))
     return found
 
@@ -41,21 +46,33 @@ def check_log_line(entry: dict[str, Any], settings: dict[str, Any], where: str, 
     lengths = [len(str(text)) for text in responses]
     if entry["lengths"] != lengths:
         run.complaints.append(f"{where}: `lengths` {entry['lengths']} are not those of `resps`")
-    for key in ("outcomes", "answers"):
+    for key in ("outcomes", "answers", *entry["metrics"]):
         if len(entry[key]) != len(responses):
             run.complaints.append(
                 f"{where}: {len(entry[key])} {key} for {len(responses)} responses"
             )
     if len(responses) != settings["n"]:
         run.complaints.append(f"{where}: {len(responses)} responses, but N = {settings['n']}")
+    if rows := [name for name in entry if re.search(r"@\d", name)]:
+        run.complaints.append(f"{where}: rows of the run stand in the line: {rows}")
+    for metric in entry["metrics"]:
+        if set(settings["weights"]) == {0, 1} and metric == settings.get("metric"):
+            values = [int(value or 0) for value in entry[metric]]
+            if values != entry["outcomes"]:
+                run.complaints.append(f"{where}: {metric} {values} are not the outcomes")
     if not all(0 <= c < len(settings["weights"]) for c in entry["outcomes"]):
         run.complaints.append(f"{where}: outcomes outside the categories: {entry['outcomes']}")
 
 
 def check_task(task: str, results: dict[str, Any], samples: Path, run: Run) -> None:
     settings = results["configs"][task]["metadata"]["bayes"]
-    printed = dict(results["results"][task])
+    rows = {
+        f"{row},{name}": value
+        for name, of_filter in results["posterior"][task].items()
+        for row, value in of_filter.items()
+    }
     expected: set[str] = set()
+    table: list[str] = []
     for name, entries in read_questions(samples).items():
         ids = [entry["doc_id"] for entry, _ in entries]
         if len(set(ids)) != len(ids):
@@ -64,28 +81,43 @@ def check_task(task: str, results: dict[str, Any], samples: Path, run: Run) -> N
         for kind, row, own in bank.rows():
             expected.add(f"{row},{name}")
             where = f"{task}: {row},{name}"
-            value = printed.get(f"{row},{name}", "missing")
+            value = rows.get(f"{row},{name}", "missing")
             run.compare(kind, where, value, own, bank.tolerance(run, kind))
-        for entry, question in entries:
-            where = f"{task}: question {entry['doc_id']},{name}"
-            check_log_line(entry, settings, where, run)
-            single = Bank([question], settings, logged=True)
-            for kind, row, own in single.rows():
-                if row in entry:
-                    limit = single.tolerance(run, kind)
-                    run.compare(f"{kind}, one question", f"{where}: {row}", entry[row], own, limit)
-    check_family(task, printed, expected, run)
-    check_unknown(task, printed, expected, run)
+        for entry, _ in entries:
+            check_log_line(entry, settings, f"{task}: question {entry['doc_id']},{name}", run)
+        table += [f"{row},{name}" for row in bank.printed()]
+    check_family(task, rows, expected, settings, run)
+    check_unknown(task, rows, expected, run)
+    check_table(task, results["results"][task], rows, table, run)
 
 
-def check_family(task: str, printed: dict[str, Any], expected: set[str], run: Run) -> None:
+def check_table(
+    task: str, printed: dict[str, Any], rows: dict[str, Any], table: list[str], run: Run
+) -> None:
+    """The harness's table has the short rows in their order, with the numbers of all rows."""
+    keys = [key for key in printed if key not in NOT_ROWS and "rubric_" not in key]
+    if keys != table:
+        run.complaints.append(f"{task}: the table has {keys}, not {table}")
+    for key in keys:
+        run.compare("table", f"{task}: {key}", printed[key], rows.get(key, math.nan), 0.0)
+
+
+def check_family(
+    task: str, printed: dict[str, Any], expected: set[str], settings: dict[str, Any], run: Run
+) -> None:
     """Check that the pass family and maj@k have posterior rows with an sd and a fitting interval.
 
-    The posterior is not recomputed here; an interval of 95% is 1 to 6 sd wide and holds the mean.
+    At N, which the table shows, there may be the estimate alone. The posterior is not recomputed
+    here; an interval of 95% is 1 to 6 sd wide and holds the mean.
     """
+    n = settings["n"]
+    without = {f"pass@{n}"} if n not in settings["k"] else set()
+    without |= {f"maj@{n}"} if n != settings["maj_k"] else set()
     for key in sorted(expected):
         row, _, filter_name = key.partition(",")
         if not re.fullmatch(r"(pass[@^]|m?g-pass@|maj@)\d+(_[\d.]+)?", row):
+            continue
+        if row in without:
             continue
         names = [f"h{row}{end},{filter_name}" for end in ("", "_stderr", "_low", "_high")]
         expected.update(names)
@@ -101,10 +133,39 @@ def check_family(task: str, printed: dict[str, Any], expected: set[str], run: Ru
 
 def check_unknown(task: str, printed: dict[str, Any], expected: set[str], run: Run) -> None:
     for key, value in printed.items():
-        row = key.split(",")[0]
-        no_stderr = row.endswith("_stderr") and value in ("N/A", None, "")
-        if key not in expected and row not in NOT_ROWS and not no_stderr:
+        if key not in expected and "rubric_" not in key:
             run.complaints.append(f"{task}: unknown row {key} = {value!r}")
+
+
+def check_group(group: str, tasks: list[str], results: dict[str, Any], run: Run) -> None:
+    """A group's rows are means of its tasks' rows, with equal weights or by numbers of questions.
+
+    The tasks' trials are independent: sds add in squares. Those of hbayes@N share a prior, which is
+    not recomputed: they lie among the tasks'.
+    """
+    sizes = [results["n-samples"][task]["effective"] for task in tasks]
+    for name, rows in results["posterior"][group].items():
+        own = [results["posterior"][task][name] for task in tasks]
+        fits = []
+        for weights in ([1.0] * len(tasks), sizes):
+            shares, trial = [w / sum(weights) for w in weights], Run()
+            for row, value in rows.items():
+                values = [of_task[row] for of_task in own]
+                where = f"{group}: {row},{name}"
+                if row.endswith(("_low", "_high")):
+                    continue
+                if row.startswith("hbayes@"):
+                    inside = row.endswith("_stderr") or min(values) <= value <= max(values)
+                    trial.compare("group", where, value, value if inside else math.nan, 0.0)
+                    continue
+                mean = math.fsum(w * v for w, v in zip(shares, values, strict=True))
+                if row.endswith("_stderr"):
+                    mean = math.hypot(*(w * v for w, v in zip(shares, values, strict=True)))
+                trial.compare("group", where, value, mean, run.tolerance)
+            fits.append(trial)
+        best = min(fits, key=lambda trial: len(trial.complaints))
+        run.compared += best.compared
+        run.complaints += best.complaints
 
 
 def check_results(path: Path, run: Run) -> int:
@@ -123,6 +184,8 @@ def check_results(path: Path, run: Run) -> int:
             continue
         check_task(task, results, samples, run)
         checked += 1
+    for group in results["posterior"].keys() - results["configs"].keys():
+        check_group(group, results["group_subtasks"][group], results, run)
     return checked
 
 

@@ -69,23 +69,27 @@ def write_run(
     }
     questions = [recompute.Question(row, [None] * len(row), 0) for row in outcomes]
     bank = recompute.Bank(questions, settings)
-    rows = {f"{name},none": own for _, name, own in bank.rows()}
-    for row in [row for row in rows if re.match(r"pass[@^]|m?g-pass@|maj@", row)]:
+    rows = {name: own for _, name, own in bank.rows()}
+    for row in [row for row in rows if re.match(r"pass[@^][12]|m?g-pass@|maj@1", row)]:
         posterior = {"": 0.5, "_stderr": 0.1, "_low": 0.3, "_high": 0.7}
-        rows |= {f"h{row.replace(',', end + ',')}": own for end, own in posterior.items()}
+        rows |= {f"h{row}{end}": own for end, own in posterior.items()}
     with (folder / "samples_task_1.jsonl").open("w", encoding="utf-8") as lines:
         for i, question in enumerate(questions):
-            single = recompute.Bank([question], settings, logged=True)
-            line = {name: own for _, name, own in single.rows()}
+            responses = ["?"] * len(question.outcomes)
+            line = {"doc_id": i, "filter": "none", "outcomes": question.outcomes}
+            line |= {"answers": question.answers, "metrics": ["exact_match"]}
+            line["exact_match"] = list(question.outcomes)
+            line |= {"resps": [responses], "lengths": [1] * len(responses)}
             if i == 1:
                 change_line(line)
-            responses = ["?"] * len(question.outcomes)
-            line |= {"doc_id": i, "filter": "none", "outcomes": question.outcomes}
-            line |= {"answers": question.answers, "grading_errors": 0}
-            line |= {"resps": [responses], "lengths": [1] * len(responses)}
             lines.write(json.dumps(line) + "\n")
+    printed = {f"{row},none": rows[row] for row in bank.printed()}
     change(rows)
-    results = {"configs": {"task": {"metadata": {"bayes": settings}}}, "results": {"task": rows}}
+    results = {
+        "configs": {"task": {"metadata": {"bayes": settings}}},
+        "results": {"task": {key: rows.get(key[:-5], own) for key, own in printed.items()}},
+        "posterior": {"task": {"none": rows}},
+    }
     (folder / "results_1.json").write_text(json.dumps(results), encoding="utf-8")
 
 
@@ -94,14 +98,13 @@ def shifted(row: str, by: float) -> Callable[[Rows], object]:
     stem = row.removesuffix("_low").removesuffix("_high").removesuffix("_stderr")
 
     def change(rows: Rows) -> None:
-        end = ",none" if f"{row},none" in rows else ""
-        rows[row + end] += by * rows[f"{stem}_stderr{end}"]
+        rows[row] += by * rows[f"{stem}_stderr"]
 
     return change
 
 
 def nudge(rows: Rows) -> None:
-    rows["mg-pass@2,none"] += 1e-7
+    rows["mg-pass@2"] += 1e-7
 
 
 @pytest.mark.parametrize("method", ["exact", "normal", "beta"])
@@ -120,10 +123,10 @@ def test_a_run_that_is_right_passes(
         (shifted("hbayes@4_low", 0.8), "exact", "hbayes@4_low,none: printed"),
         (shifted("hbayes@4_population", -0.2), "beta", "hbayes@4_population,none: printed"),
         (shifted("hbayes@4_population_high", 0.8), "exact", "population_high,none: printed"),
-        (lambda rows: rows.pop("hbayes@4_low,none"), "exact", "hbayes@4_low,none: 'missing'"),
-        (lambda rows: rows.update({"hbayes@2,none": 0.4}), "exact", "unknown row hbayes@2,none"),
+        (lambda rows: rows.pop("hbayes@4_low"), "exact", "hbayes@4_low,none: 'missing'"),
+        (lambda rows: rows.update({"hbayes@2": 0.4}), "exact", "unknown row hbayes@2,none"),
         (shifted("bayes@4_low", -0.05), "exact", "bayes@4_low,none: printed"),
-        (lambda rows: rows.pop("pass^2,none"), "exact", "pass^2,none: 'missing'"),
+        (lambda rows: rows.pop("pass^2"), "exact", "pass^2,none: 'missing'"),
         (nudge, "exact", "mg-pass@2,none: printed"),
     ],
 )
@@ -144,13 +147,38 @@ def test_a_folder_without_results_is_no_success(recompute: ModuleType, tmp_path:
     assert recompute.main([str(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("row", ["hbayes@4", "hbayes@4_stderr"])
-def test_a_wrong_number_in_the_log_is_noticed(
-    recompute: ModuleType, tmp_path: Path, row: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda line: line.update({"hbayes@4": 0.5}), "rows of the run stand in the line"),
+        (lambda line: line["lengths"].append(3), "`lengths`"),
+        (lambda line: line["exact_match"].pop(), "3 exact_match for 4 responses"),
+    ],
+)
+def test_a_wrong_line_of_the_log_is_noticed(
+    recompute: ModuleType,
+    tmp_path: Path,
+    change: Callable[[Rows], object],
+    named: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    write_run(recompute, tmp_path, len, shifted(row, 0.01))
+    write_run(recompute, tmp_path, len, change)
     assert recompute.main([str(tmp_path)]) == 1
-    assert f"question 1,none: {row}: printed" in capsys.readouterr().err
+    assert f"question 1,none: {named}" in capsys.readouterr().err
+
+
+def test_a_table_in_another_order_or_with_other_numbers_is_noticed(
+    recompute: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(recompute, tmp_path, len)
+    (file,) = tmp_path.glob("results_*.json")
+    results = json.loads(file.read_text(encoding="utf-8"))
+    rows = results["results"]["task"]
+    for changed in (dict(reversed(rows.items())), rows | {"avg@4,none": rows["avg@4,none"] + 1e-9}):
+        results["results"]["task"] = changed
+        file.write_text(json.dumps(results), encoding="utf-8")
+        assert recompute.main([str(tmp_path)]) == 1
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_run_that_lost_trials_keeps_its_posteriors(

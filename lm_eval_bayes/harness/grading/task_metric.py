@@ -134,10 +134,19 @@ def is_list_of_grades(value: object) -> bool:
 _ROUNDING = 1e-6
 
 
-def score_of(value: object, bounds: tuple[float, float], metric: str) -> float:
+def score_of(value: object, bounds: tuple[float, float] | None, metric: str) -> float:
     """Return the score that a metric gave: a number, or the mean of a list of zeros and ones.
 
     One that lies beyond a bound by rounding is that bound.
+
+    Parameters
+    ----------
+    value : object
+        The metric's value for one response.
+    bounds : tuple of float, or None
+        The lowest and the highest score; None for 0 and 1, where none are given.
+    metric : str
+        The task and its metric, for the message.
 
     Raises
     ------
@@ -146,15 +155,21 @@ def score_of(value: object, bounds: tuple[float, float], metric: str) -> float:
     """
     if isinstance(value, (list, tuple)) and is_list_of_grades(value):
         value = math.fsum(value) / len(value)
+    low, high = bounds or (0.0, 1.0)
     score = float(value) if isinstance(value, numbers.Real) else math.nan
-    beyond = max(bounds[0] - score, score - bounds[1])
-    if not beyond <= _ROUNDING * (bounds[1] - bounds[0]):
-        sentence = (
-            f"{metric} must give a response a score from {bounds[0]:g} to {bounds[1]:g}, its "
-            f"bayes_bounds; got {_shown(value)}"
+    if not max(low - score, score - high) <= _ROUNDING * (high - low):
+        range_of = f"a score from {low:g} to {high:g}, its bayes_bounds; got {_shown(value)}"
+        if bounds is None:
+            range_of = (
+                f"0, 1 or a score between; got {_shown(value)} (give bayes_bounds, the lowest and "
+                "the highest value, such as [0, 100] of ROUGE or BLEU in percent and [1, 10] of a "
+                "judge; or bayes_weights, one entry a category; or choose another metric with "
+                "bayes_metric)"
+            )
+        raise TaskConfigError(
+            f"{metric} must give a response {range_of}", "range", "metric_list", value
         )
-        raise TaskConfigError(sentence, "range", "metric_list", value)
-    return min(max(score, bounds[0]), bounds[1])
+    return min(max(score, low), high)
 
 
 def grade_by_metric(

@@ -33,6 +33,7 @@ from lm_eval_bayes.harness.task.answers import (
     AnswerSource,
     answer_of,
 )
+from lm_eval_bayes.harness.task.logged_fields import endings
 from lm_eval_bayes.harness.task.settings import KEYS, Settings
 
 log = get_logger(__name__)
@@ -111,7 +112,7 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
     return Settings.from_metadata(values, n, categories=2)
 
 
-def aggregate_bayes(items: Sequence[rows.RowValue]) -> float | str:
+def aggregate_bayes(items: Sequence[rows.RowValue]) -> float:
     """Compute the row that the items belong to, over all questions."""
     return rows.aggregate(items)
 
@@ -168,7 +169,8 @@ def bayes(
                 error,
             )
     origin = f"task {task_grading.task}, filter {pipeline}"
-    record = rows.GradedResponses.of(graded, settings, answer_source=source, origin=origin)
+    ends = endings(getattr(responses, "raw", responses)[: settings.n])
+    record = rows.GradedResponses.of(graded, settings, answer_source=source, origin=origin, **ends)
     return dict(rows.question_rows(record))
 
 

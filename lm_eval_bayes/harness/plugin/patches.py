@@ -105,8 +105,6 @@ TASK_FILTERS = "drop-in responses"
 EVALUATE = "evaluation context"
 METADATA = "metadata beside a task manager"
 INITIALIZING = "logged model arguments"
-GROUP_ROWS = "means over tasks"
-MAKE_TABLE = "rows of the table"
 WANDB_TABLE = "W&B table"
 TRACKIO_TRACES = "Trackio traces"
 SIMPLE_EVALUATE = "rounds"
@@ -196,22 +194,6 @@ PATCHES: dict[str, Patch] = {
         _callable,
         "never: messages about other models are not changed",
         _PLUGIN + "test_the_log_of_a_models_arguments_has_no_password",
-    ),
-    GROUP_ROWS: Patch(
-        "lm_eval.api.group:Group.aggregate",
-        "Computes `hbayes@N` of a group from the trials of its tasks; the harness has no other "
-        "aggregation than the mean of the tasks' rows.",
-        _takes("task_metrics"),
-        "with the group object, the only one that is changed; only groups with tasks of this "
-        "package are",
-        "tests/harness/task/test_group_rows.py::test_a_group_has_the_mean_over_its_tasks",
-    ),
-    MAKE_TABLE: Patch(
-        "lm_eval.utils:make_table",
-        "Prints the rows that `bayes_rows` names; the harness prints every row, sorted by name.",
-        _takes("result_dict", "column"),
-        "never: tables without tasks of this package are not changed",
-        "tests/harness/plugin/test_results_table.py::test_the_table_of_a_run_is_short",
     ),
     WANDB_TABLE: Patch(
         "lm_eval.loggers.wandb_logger:WandbLogger._generate_dataset",

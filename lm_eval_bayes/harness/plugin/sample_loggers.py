@@ -39,8 +39,8 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
     sample : mapping
         An entry of the harness's ``results["samples"][task]``.
     metrics : sequence of str
-        The metrics that the task lists, that of `outcomes` first. Each trial has its grade or
-        score under these names, None where the metric was left out.
+        The metrics that the task lists, that of `outcomes` first. Each trial has its value under
+        these names.
 
     Returns
     -------
@@ -51,11 +51,12 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
     Examples
     --------
     >>> sample = {"doc_id": 3, "resps": [["12", "13"]], "filtered_resps": [["12", "13"]]}
-    >>> trials = trials_of_sample({**sample, "outcomes": [1, 0]}, ["exact_match"])
+    >>> sample |= {"metrics": ["exact_match"], "exact_match": [1.0, 0.0], "outcomes": [1, 0]}
+    >>> trials = trials_of_sample(sample, ["exact_match"])
     >>> [(trial["doc_id"], trial["resps"], trial["exact_match"]) for trial in trials]
-    [('3/0', [['12']], 1), ('3/1', [['13']], 0)]
+    [('3/0', [['12']], 1.0), ('3/1', [['13']], 0.0)]
     """
-    outcomes, responses = sample.get("outcomes"), sample.get("resps")
+    outcomes, responses = sample.get("outcomes") or sample.get("scores"), sample.get("resps")
     if not outcomes or not responses or len(responses[0]) != len(outcomes):
         return [dict(sample)]
     filtered = sample.get("filtered_resps") or responses
@@ -63,14 +64,9 @@ def trials_of_sample(sample: Mapping[str, Any], metrics: Sequence[str]) -> list[
     common = {
         key: value
         for key, value in sample.items()
-        if key not in rows
-        and key not in _PER_TRIAL
-        and key != "signals"
-        and not key.startswith(("outcomes(", "scores("))
+        if key not in rows and key not in _PER_TRIAL and key != "signals"
     }
-    grades = {
-        name: sample.get(f"outcomes({name})") or sample.get(f"scores({name})") for name in metrics
-    } | dict.fromkeys(metrics[:1], outcomes)
+    grades = {name: sample.get(name) for name in metrics}
     trials = []
     for trial in range(len(outcomes)):
         own = {

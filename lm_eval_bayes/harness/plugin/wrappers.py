@@ -26,18 +26,18 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import error_of_run, evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.models.stored_texts import read_later
-from lm_eval_bayes.harness.plugin import patches, results_table, sample_loggers
+from lm_eval_bayes.harness.plugin import patches, sample_loggers
 from lm_eval_bayes.harness.plugin.installed import BACKENDS
 from lm_eval_bayes.harness.plugin.interruption import stopped
 from lm_eval_bayes.harness.task import answers, pipelines, questions
-from lm_eval_bayes.harness.task.group_rows import replace_group_rows
+from lm_eval_bayes.harness.task.final_results import check_group, finish
 from lm_eval_bayes.harness.task.requests import (
     build_requests,
     mark_pipelines,
     receive_responses,
 )
-from lm_eval_bayes.harness.task.result_rows import RowName, row_functions
-from lm_eval_bayes.harness.task.settings import Settings, check_rows
+from lm_eval_bayes.harness.task.result_rows import SHARES
+from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.runs.model_arguments import NOT_SHOWN, names_a_secret, redacted
 
 log = get_logger(__name__)
@@ -145,14 +145,13 @@ def _prepare(task: Any) -> None:
     )
     options = task._metric_fn_kwargs["bayes"]
     settings = settings_of(options, config.repeats)
-    check_rows(settings, row_functions(settings))
     config.filter_list = pipelines.keep_all_responses(config.filter_list, name)
     task._filters = pipelines.built(config.filter_list)
     doc = task.task_docs[0]
     for pipeline in task._filters if settings.check else ():
         out = pipelines.probe_output(pipeline, settings.n, doc, ["0"], name)
         pipelines.check_keeps_all(pipeline, out, settings.n, name)
-    task._higher_is_better["grading_errors"] = False
+    task._higher_is_better |= dict.fromkeys(SHARES, False)
     options["task_grading"] = _task_grading(task, settings)
     yaml_kwargs = dict(config.generation_kwargs or {})
 
@@ -239,7 +238,6 @@ def _task_grading(task: Any, settings: Settings) -> Any:
 
 def install_evaluate() -> None:
     """Wrap the harness's `evaluate`; warn if it has another signature."""
-    results_table.install()
     sample_loggers.install()
     patches.install(patches.METADATA, _with_warning_and_error)
     patches.install(patches.INITIALIZING, _without_secrets)
@@ -321,14 +319,35 @@ def _with_warning_and_error(original: Callable[..., Any]) -> Callable[..., Any]:
                     ", ".join(unused),
                 )
         results = original(*args, **kwargs)
-        # with a tracker, as on the command line, the caller saves them first
-        if arguments.get("evaluation_tracker") is None and (error := error_of_run(results or {})):
-            failed = TaskConfigError(error, "failed")
-            failed.results = results
-            raise failed
+        if error := error_of_run(results or {}):
+            raise _saved(error, results, arguments.get("evaluation_tracker"))
         return results
 
     return simple_evaluate
+
+
+def _saved(error: str, results: dict[str, Any], tracker: Any) -> TaskConfigError:
+    """Save a run in which a metric has no number, and return the error that ends it.
+
+    It is saved and printed as by the harness's command, which passes its tracker.
+    """
+    samples = results.get("samples") or {}
+    if tracker is not None:
+        from lm_eval.utils import make_table
+
+        aggregated = {name: value for name, value in results.items() if name != "samples"}
+        tracker.save_results_aggregated(aggregated, samples)
+        for task, of_task in samples.items():
+            tracker.save_results_samples(task, of_task)
+        print(make_table(aggregated))
+        if tracker.output_path and samples:
+            error += (
+                "; nothing is lost: `lm-eval-bayes summary "
+                f"{tracker.output_path} --bounds LOW:HIGH` counts the saved scores"
+            )
+    failed = TaskConfigError(error, "failed")
+    failed.results = results
+    return failed
 
 
 def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -341,43 +360,40 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
         by_own_name = {_own_name(task, name): task for name, task in tasks.items()}
         _check_tasks_named(by_own_name)
         _warn_of_unused_settings(tasks)
-        prepare_groups(arguments["task_dict"])
+        groups = _groups(arguments["task_dict"])
+        for group in groups:
+            check_group(group)
         with (
-            evaluating(
-                arguments["lm"],
-                by_own_name,
-                named_tasks=tasks,
-                name_group_rows=functools.partial(name_group_rows, arguments["task_dict"]),
-            ) as evaluation,
+            evaluating(arguments["lm"], by_own_name, named_tasks=tasks) as evaluation,
             seeded_trials(evaluation.model),
         ):
             results = original(*args, **kwargs)
-        if results is not None:  # None on all ranks but the first
-            if results.get("samples"):
-                results["samples"] = read_later(results["samples"])
-            results_table.drop_empty_stderrs(results)
-            _add_provenance(results, tasks)
+            if results is not None:  # None on all ranks but the first
+                if results.get("samples"):
+                    results["samples"] = read_later(results["samples"])
+                _add_provenance(results, tasks, finish(results, tasks, groups))
         return results
 
     return evaluate
 
 
-def _add_provenance(results: Mapping[str, Any], tasks: Mapping[str, Any]) -> None:
+def _add_provenance(
+    results: Mapping[str, Any], tasks: Mapping[str, Any], recorded: Mapping[str, Any]
+) -> None:
     """Put this package's version and the identity of the questions into the tasks' metadata.
 
-    Where a metric of a task has no number the error stands beside them, by its name.
+    Beside them stands what is recorded of a task's metrics, see `finish`.
     """
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name)
         if config is not None and _samples_repeatedly(task):
-            errors = getattr(task, "metric_errors", {})
             config["metadata"] = {
                 **(config.get("metadata") or {}),
                 "lm_eval_bayes": {
                     "version": __version__,
                     **questions.identity(task),
                     "protocol": getattr(task, "protocol", None),
-                    **({"errors": errors} if errors else {}),
+                    **recorded.get(name, {}),
                 },
             }
 
@@ -417,7 +433,7 @@ def _check_tasks_named(tasks: Mapping[str, Any]) -> None:
 
 
 def tasks_by_name(task_dict: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the tasks of what `evaluate` is called with, see :func:`prepare_groups`."""
+    """Return the tasks of what `TaskManager.load` returns, or of a mapping with groups as keys."""
     tasks: dict[str, Any] = {}
     for name, value in task_dict.get("tasks", task_dict).items():
         if isinstance(value, Mapping):
@@ -427,47 +443,6 @@ def tasks_by_name(task_dict: Mapping[Any, Any]) -> dict[str, Any]:
     return tasks
 
 
-def prepare_groups(task_dict: Mapping[str, Any]) -> None:
-    """Name the rows that groups with tasks of this package average, and compute their means.
-
-    :class:`RowName` entries become the names of the tasks' rows. Other groups are not changed.
-
-    Parameters
-    ----------
-    task_dict : mapping
-        What the harness's `TaskManager.load` returns, or the older form with groups as keys.
-    """
-    name_group_rows(task_dict)
-    for group in _groups(task_dict):
-        if any(map(_samples_repeatedly, group.get_all_tasks())):
-            problem = patches.install(
-                patches.GROUP_ROWS, functools.partial(_with_means, group), owner=group
-            )
-            if problem is not None:
-                message = "%s: group %s shows the mean of its tasks' rows"
-                log.warning(message, problem, getattr(group, "name", "?"))
-
-
-def name_group_rows(task_dict: Mapping[str, Any]) -> None:
-    """Replace the :class:`RowName` entries of groups by the names at the N of their tasks.
-
-    Raises
-    ------
-    InvalidInputError
-        If the tasks of a group have several N.
-    """
-    for group in _groups(task_dict):
-        settings = [getattr(task, "settings", None) for task in group.get_all_tasks()]
-        several = sorted({s.n for s in settings if s is not None})
-        if len(several) > 1:
-            rule = f"be the same for all tasks of the group {getattr(group, 'name', '?')}"
-            raise InvalidInputError.of("bayes_n", "mismatch", rule, several)
-        n = several[0] if several else None
-        for entry in group.aggregate_metric_list or ():
-            if n is not None and isinstance(entry.metric, RowName):
-                entry.metric = entry.metric.at(n)
-
-
 def _groups(task_dict: Mapping[str, Any]) -> list[Any]:
     groups: Iterable[Any] = task_dict["groups"].values() if "groups" in task_dict else task_dict
     return [group for group in groups if hasattr(group, "get_all_tasks")]
@@ -475,16 +450,6 @@ def _groups(task_dict: Mapping[str, Any]) -> list[Any]:
 
 def _samples_repeatedly(task: Any) -> bool:
     return _has_our_class(task) or _lists_bayes(task)
-
-
-def _with_means(group: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def aggregate(task_metrics: Mapping[str, Any]) -> Any:
-        group_metrics = original(task_metrics)
-        replace_group_rows(group, group_metrics, task_metrics)
-        return group_metrics
-
-    return aggregate
 
 
 # -- errors -------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.task.result_rows import Table, posterior_rows
+from lm_eval_bayes.harness.task.result_rows import Result, Table, four_rows
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, score
@@ -75,11 +75,9 @@ class RubricTable(Table):
     def __init__(self, questions: Sequence[QuestionSignals]) -> None:
         first = questions[0]
         self.settings, self.prior, self.rubrics = first.settings, first.prior, first.rubrics
-        self.rows = row_functions(self.rubrics, self.settings)
         self.signals = SignalTable.from_questions([question.columns for question in questions])
         self.thresholds = first.thresholds or task_thresholds([self.signals])
         self._scores: dict[str, RubricScore] = {}
-        self._posteriors: dict[str, Posterior] = {}
 
     def score(self, schema: Schema) -> RubricScore:
         """Return the score of a rubric, with a warning where trials lack a signal."""
@@ -93,12 +91,8 @@ class RubricTable(Table):
                 )
         return self._scores[schema.name]
 
-    def posterior(self, schema: Schema) -> Posterior:
-        """Return the posterior of a rubric's score."""
-        if schema.name not in self._posteriors:
-            result = self.score(schema).posterior(self.prior, self.settings.seed)
-            self._posteriors[schema.name] = result
-        return self._posteriors[schema.name]
+    def _posterior(self, schema: Schema) -> Posterior:
+        return self.score(schema).posterior(self.prior, self.settings.seed)
 
     @cached_property
     def missing(self) -> int:
@@ -111,18 +105,25 @@ class RubricTable(Table):
         except InvalidInputError:  # no trial has what it needs
             return self.signals.n_trials
 
+    @property
+    def printed(self) -> list[str]:
+        """The names of the rows that the harness prints."""
+        names = printed_names(self.rubrics, self.settings.n)
+        return [name for name in names if name != MISSING_ROW or self.missing]
 
-def row_functions(
-    rubrics: Sequence[Schema], settings: Settings
-) -> dict[str, Callable[[RubricTable], float | str]]:
-    """Return the rows of some rubrics: name -> number from all questions."""
-    rows: dict[str, Callable[[RubricTable], float | str]] = {}
-    for schema in rubrics:
-        rows |= posterior_rows(
-            f"rubric_{schema.name}@{settings.n}",
-            lambda table, schema=schema: table.posterior(schema),  # type: ignore[misc]
-        )
-    if rubrics:
-        rows[MISSING_ROW] = lambda table: float(table.missing)
-        rows[THRESHOLDS_ROW] = lambda table: table.thresholds.hash
-    return rows
+    def quantities(self) -> Mapping[str, Callable[[], Result]]:
+        """Return what has rows, in their order, and how it is computed."""
+        found: dict[str, Callable[[], Result]] = {
+            f"rubric_{schema.name}@{self.settings.n}": partial(self._posterior, schema)
+            for schema in self.rubrics
+        }
+        if self.rubrics:
+            found[MISSING_ROW] = lambda: float(self.missing)
+            found[THRESHOLDS_ROW] = lambda: self.thresholds.hash
+        return found
+
+
+def printed_names(rubrics: Sequence[Schema], n: int) -> list[str]:
+    """Return the names of the rows that the harness prints of some rubrics, in their order."""
+    names = [name for s in rubrics for name in four_rows(f"rubric_{s.name}@{n}")[:2]]
+    return [*names, MISSING_ROW] if rubrics else []

@@ -195,8 +195,7 @@ class RubricTask(RepeatedSamplingTask):
             prior=self.rubrics.prior,
             settings=self.settings,
         )
-        names = rows.row_functions(self._shown, self.settings)
-        logged.add_rows({name: RowValue(math.nan, name, signals) for name in names})
+        logged.rows |= {name: RowValue(math.nan, name, signals) for name in self._rubric_rows()}
         return logged
 
     def _choose(
@@ -219,7 +218,9 @@ class RubricTask(RepeatedSamplingTask):
                 category = None
                 message = one_line(f"{custom.schema.name}: {type(error).__name__}: {error}")
                 logged.setdefault("rubric_error_notes", {})[trial] = message
-                self._log_failure("%s: a trial is in no category of %s", self.config.task, message)
+                self.grader.log_failure(
+                    "%s: a trial is in no category of %s", self.config.task, message
+                )
             categories.append(None if category is None else float(category))
         return categories
 
@@ -228,17 +229,16 @@ class RubricTask(RepeatedSamplingTask):
     def _rubric_rows(self) -> list[str]:
         if "bypass" in self._metric_fn_list:
             return []
-        return list(rows.row_functions(self._shown, self.settings))
+        return rows.printed_names(self._shown, self.settings.n)
 
     def aggregation(self) -> dict[str, Any]:
         """Return the aggregation of every row."""
         return {**super().aggregation(), **dict.fromkeys(self._rubric_rows(), aggregate)}
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Return the direction of every row; the thresholds' hash has none."""
+        """Return the direction of every row."""
         names = [n for n in self._rubric_rows() if not n.endswith("_stderr")]
-        directions = {n: n != rows.MISSING_ROW for n in names if n != rows.THRESHOLDS_ROW}
-        return {**super().higher_is_better(), **directions}
+        return {**super().higher_is_better(), **{n: n != rows.MISSING_ROW for n in names}}
 
 
 def _signals_from(names: Iterable[str]) -> frozenset[str]:

@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.models.interface import signals_of
+from lm_eval_bayes.rubric.answers import THINK_END, final_part
 
 #: What gives the answer: the task's grader, the filter, the response itself, or nothing.
 AnswerSource: TypeAlias = Literal["grader", "filter", "response", "none"]
@@ -32,6 +34,31 @@ EXACT_MATCH_OPTIONS = (
 
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _WITHOUT_DIGITS = str.maketrans("", "", string.digits)
+
+
+def answer_part(response: Any, think_end_token: object) -> Any:
+    """Return the part of a response that may hold an answer.
+
+    With a marker that is what follows the thinking. There is none in a response that ended at the
+    limit of tokens before its thinking was closed, as far as the model or the marker tells it.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.harness.models.interface import Completion
+    >>> cut_off = Completion("so 4, no", {"finish_reason": "length", "think_closed": False})
+    >>> answer_part(cut_off, None), answer_part("4, or 5?</think> 5", "</think>")
+    ('', ' 5')
+    """
+    if not isinstance(response, str):
+        return response
+    marker = think_end_token if isinstance(think_end_token, str) else None
+    signals = signals_of(response)
+    is_closed = signals.get("think_closed")
+    if is_closed is None and marker is not None:
+        is_closed = marker in response or THINK_END in response
+    if is_closed is False and signals.get("finish_reason") == "length":
+        return ""
+    return response if marker is None else final_part(response, marker)
 
 
 def extracts(pipeline: Any, doc: Any) -> bool:
@@ -178,22 +205,12 @@ def zero_score(
         return None
     graded = f"all {n} trials are graded 0; " if all_zero else ""
     example = repr(one_line(given[0])[:60]) if given else ""
-    if source in ("filter", "grader"):
-        reader = f"the {source}"
-        cause = f"{reader} reads answers such as {example}"
-        if not given:
-            cause = f"{reader} finds no answer in any response"
-    elif source == "response":
-        cause = (
-            "no filter extracts the answer, and exact_match compares all of a response, such as "
-            f"{example}, with the right answer; leave the task's own `filter_list` in place, or "
-            "give one with a regex"
-        )
-        if not given:
-            cause = "every response is empty"
-    else:
-        cause = (
-            "no filter extracts the answer; the likely causes are a grader that expects another "
-            "form of answer, and a metric that expects a list of responses"
-        )
+    read = f"reads answers such as {example}" if given else "finds no answer in any response"
+    cause = {
+        "grader": f"the grader {read}",
+        "filter": f"the filter {read}",
+        "response": "no filter extracts the answer, and exact_match compares all of a response"
+        + (f", such as {example}, with the right answer" if given else "; all are empty"),
+        "none": "no filter extracts the answer; does the grader expect another form of it?",
+    }[source]
     return f"{origin}: {graded}{cause}"

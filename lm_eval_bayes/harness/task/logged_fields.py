@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, zip_longest
 from typing import Any, cast
 
-from lm_eval_bayes.harness.models.interface import Completion, signal_columns
+from lm_eval_bayes.harness.models.interface import Completion, signal_columns, signals_of
 from lm_eval_bayes.harness.models.stored_texts import (
     LONG,
     UNCHANGED,
@@ -19,29 +19,63 @@ from lm_eval_bayes.harness.models.stored_texts import (
 
 
 class LoggedResult(dict[str, Any]):
-    """One question's metric rows, with further fields that are logged but not aggregated.
+    """What is logged of a question, and its rows, which are aggregated.
 
-    The harness writes a result into samples_*.jsonl with ``dict.update``, which copies
-    everything, and aggregates what ``items()`` and ``keys()`` show: only the rows.
+    The harness writes a result into samples_*.jsonl with ``dict.update``, which copies what is
+    logged. It aggregates what ``items()`` shows, the rows, and logs ``keys()`` as the names of the
+    metrics.
+
+    Parameters
+    ----------
+    rows : mapping
+        The value of each row.
+    logged : mapping
+        Further fields of the log.
+    values : mapping
+        The metrics' values of the trials, which are logged too.
     """
 
-    def __init__(self, metrics: Mapping[str, Any], logged: Mapping[str, Any]) -> None:
-        super().__init__(metrics)
-        self._rows = dict(metrics)
-        for key, value in logged.items():
-            self.setdefault(key, value)
-
-    def add_rows(self, rows: Mapping[str, Any]) -> None:
-        """Add rows that are aggregated but not logged."""
-        self._rows.update(rows)
+    def __init__(
+        self, rows: Mapping[str, Any], logged: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> None:
+        super().__init__({**values, **logged})
+        self.rows, self._metrics = dict(rows), dict(values)
 
     def items(self) -> Any:
         """Return the rows."""
-        return self._rows.items()
+        return self.rows.items()
 
     def keys(self) -> Any:
-        """Return the rows' names."""
-        return self._rows.keys()
+        """Return the names of the metrics."""
+        return self._metrics.keys()
+
+
+def loggable_values(values: Sequence[Any], metrics: Iterable[str]) -> dict[str, list[Any]]:
+    """Return what metrics gave the trials of a question, None where they gave nothing.
+
+    Parameters
+    ----------
+    values : sequence of mapping or None
+        What grading gave each trial, by metric.
+    metrics : iterable of str
+        The metrics of the task.
+
+    Examples
+    --------
+    >>> loggable_values([{"f1": 0.5, "em": True}, None], ["em", "f1", "acc"])
+    {'em': [True, None], 'f1': [0.5, None]}
+    """
+    given = [each if isinstance(each, Mapping) else {} for each in values]
+    return {
+        name: [_plain(each.get(name)) for each in given]
+        for name in metrics
+        if any(name in each for each in given)
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy or torch as one of Python; other values as they are."""
+    return value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
 
 
 def loggable(response: Any) -> Any:
@@ -88,6 +122,15 @@ def _to_log(value: str, text: str | None, shared: dict[str, str]) -> Part:
     if text is not None and len(value) > LONG and (part := part_of(value, text)) is not None:
         return part
     return shared.setdefault(str(value), str(value))
+
+
+def endings(responses: Iterable[Any]) -> dict[str, int]:
+    """Return how many responses ended at the limit of tokens, and how many are empty."""
+    n_cut_off = n_empty = 0
+    for response in responses:
+        n_cut_off += signals_of(response).get("finish_reason") == "length"
+        n_empty += not str(response).strip()
+    return {"n_cut_off": n_cut_off, "n_empty": n_empty}
 
 
 def measured_columns(texts: Sequence[Any], responses: Sequence[Any]) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def store_outcomes(
     for entry, outcome, answer, error in columns:
         if entry is not None:
             key, number = entry[1].key, entry[1].trial
-            trials[key, number] = GradedTrial(key, number, outcome, answer, error)
+            trials[key, number] = GradedTrial(key, number, int(outcome), answer, error)
     instance, cluster = responses.instance, None
     doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
     if graded.settings.cluster is not None and graded.cluster is not None:

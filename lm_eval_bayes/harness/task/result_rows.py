@@ -1,31 +1,31 @@
-"""The rows of a results table, computed from the trials of one question or of many.
+"""The rows of a task's results, computed from the trials of its questions.
 
-Every value that a task hands to the harness is a :class:`RowValue`: the number for one question,
-with the record of that question's trials. The harness gathers these over ranks and gives them
-back to :func:`aggregate`, which computes the row for all questions from a :class:`Table`.
+A task gives the harness a :class:`RowValue` for each printed row of a question; it carries the
+record of the question's trials. The harness gathers them over ranks and hands them to
+:func:`aggregate`, whose number carries the :class:`Table` of all questions. When the evaluation has
+ended, :mod:`lm_eval_bayes.harness.task.final_results` takes all rows from there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import lm_eval_bayes as api
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evaluation
+from lm_eval_bayes.harness.evaluation import cached_in_evaluation
 from lm_eval_bayes.harness.task.answers import AnswerSource, zero_score
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats import (
-    Interval,
+    Estimate,
     PassQuantity,
-    Prior,
-    Scope,
+    ScoreOutcomes,
     estimate,
     family_notes,
     pass_posteriors,
@@ -37,10 +37,16 @@ from lm_eval_bayes.stats import (
 
 log = get_logger(__name__)
 
-#: The sum of the parameters of a single question's prior.
-_QUESTION_PRIOR = 1.4
-#: Category, answer and error of one response.
-Grading = tuple[int, "str | None", "str | None"]
+#: Outcome, answer and error of one response.
+Grading = tuple[float, "str | None", "str | None"]
+#: What has rows: a posterior four, the mean with its sd two, another number or text one.
+Result: TypeAlias = "api.Posterior | Estimate | float | str"
+
+#: Rows that are printed where they are not 0: shares of the trials.
+SHARES = ("cut_off_share", "empty_share", "grading_error_share")
+
+#: Names of rows in the YAML of a group, where N is known only at run time.
+HBAYES_AT_N, BAYES_AT_N, AVG_AT_N = "hbayes@{n}", "bayes@{n}", "avg@{n}"
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,14 @@ class GradedResponses:
 
     Attributes
     ----------
-    outcomes : tuple of int
-        The category of each trial, 0..C.
+    outcomes : tuple of int or float
+        The category of each trial, 0..C, or its score. Without `bayes_bounds` a number between 0
+        and 1 makes the outcomes of all questions scores from 0 to 1.
     answers : tuple
         The extracted answer of each trial; None if there is none.
     errors : tuple
-        Why the grader failed on a trial, which then counts as category 0; None if it did not.
+        Why the grader failed on a trial, which then counts as the lowest outcome; None if it did
+        not.
     settings : Settings
         The run's settings.
     cluster : str or None
@@ -66,15 +74,25 @@ class GradedResponses:
         Where the answers come from; with "none" there is no vote.
     origin : str
         The task and its filter, for warnings.
+    metric : str
+        The metric; "" for the first one, whose rows have no addition to their names.
+    problem : str or None
+        Why the metric has no outcomes.
+    n_cut_off, n_empty : int
+        How many responses ended at the limit of tokens, and how many are empty.
     """
 
-    outcomes: tuple[int, ...]
+    outcomes: tuple[float, ...]
     answers: tuple[str | None, ...]
     errors: tuple[str | None, ...]
     settings: Settings
     cluster: str | None = None
     answer_source: AnswerSource = "grader"
     origin: str = "the run"
+    metric: str = ""
+    problem: str | None = None
+    n_cut_off: int = 0
+    n_empty: int = 0
 
     @classmethod
     def of(cls, graded: Sequence[Grading], settings: Settings, **further: Any) -> GradedResponses:
@@ -85,18 +103,29 @@ class GradedResponses:
         answers = tuple(shared.setdefault(answer, answer) for answer in answers)
         return cls(outcomes, answers, errors, settings, **further)
 
+    @property
+    def are_scores(self) -> bool:
+        """Whether the outcomes are known to be scores."""
+        return self.settings.bounds is not None or any(type(o) is float for o in self.outcomes)
+
+    @property
+    def average(self) -> float:
+        """The mean score of the trials; NaN without any."""
+        scores = self.outcomes
+        if not self.are_scores:
+            scores = tuple(self.settings.weights[int(outcome)] for outcome in scores)
+        return math.fsum(scores) / len(scores) if scores else math.nan
+
     def table(self, questions: Sequence[GradedResponses]) -> Table:
         """Return the rows over some questions."""
         return TrialTable(questions)
 
 
 class RowValue(float):
-    """One row's number for one question, with the record of its trials.
+    """A question's mean score, with the name of a row and the record of the question's trials.
 
     The record's `table` returns the rows over some questions, whose records are of its class.
     """
-
-    __slots__ = ("question", "row")  # a run has dozens for every question
 
     row: str
     question: Any
@@ -112,6 +141,61 @@ class RowValue(float):
         return RowValue, (float(self), self.row, self.question)
 
 
+class RowNumber(float):
+    """The number of a row over all questions, with the table that it stands in."""
+
+    table: Table
+
+    def __new__(cls, value: float, table: Table) -> RowNumber:
+        """Build the number."""
+        self = super().__new__(cls, value)
+        self.table = table
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return float, (float(self),)
+
+
+def four_rows(name: str) -> tuple[str, str, str, str]:
+    """Return the names of a posterior's rows: mean, sd and the ends of its interval."""
+    return name, f"{name}_stderr", f"{name}_low", f"{name}_high"
+
+
+def printed_names(n: int, metric: str = "") -> list[str]:
+    """Return the names of the rows that the harness prints, in their order.
+
+    Parameters
+    ----------
+    n : int
+        N.
+    metric : str
+        The metric, "" for the first one.
+
+    Examples
+    --------
+    >>> printed_names(8, "f1")[2:]
+    ['hbayes@8(f1)_low', 'hbayes@8(f1)_high', 'avg@8(f1)', 'avg@8(f1)_stderr']
+    """
+    learned, average = four_rows(f"hbayes@{n}"), (f"avg@{n}", f"avg@{n}_stderr")
+    if metric:
+        return [labelled(name, metric) for name in (*learned, *average)]
+    return [*learned, *four_rows(f"bayes@{n}"), *average, f"pass@{n}", f"maj@{n}", *SHARES]
+
+
+def labelled(name: str, metric: str) -> str:
+    """Return the name of a row of a metric, "" for the first one.
+
+    Examples
+    --------
+    >>> labelled("pass@4_low", "math_verify")
+    'pass@4(math_verify)_low'
+    """
+    if not metric:
+        return name
+    end = next((end for end in ("_stderr", "_low", "_high") if name.endswith(end)), "")
+    return f"{name.removesuffix(end)}({metric}){end}"
+
+
 class Table:
     """The rows over some questions; what several rows need is computed once.
 
@@ -119,103 +203,120 @@ class Table:
     ----------
     settings : Settings
         The run's settings.
-    rows : mapping of str to callable
-        The rows in their order: name -> number from this table.
-    quick : bool
-        Whether the ends of intervals may be rough: those of single questions are only logged.
+    metric : str
+        The metric, "" for the first one.
+    problem : str or None
+        Why there are no rows.
     """
 
     settings: Settings
-    rows: Mapping[str, Callable[[Any], float | str]]
-    quick = False
+    metric: str = ""
+    problem: str | None = None
 
-    def row(self, name: str) -> float | str:
-        """Compute a row: NaN, with a warning, where the trials do not allow it."""
-        try:
-            return self.rows[name](self)
-        except InvalidInputError as error:
-            log.warning("row %s cannot be computed: %s", name, error)
-            return math.nan
+    def quantities(self) -> Mapping[str, Callable[[], Result]]:
+        """Return what has rows, in their order, and how it is computed."""
+        raise NotImplementedError
 
-    def interval(self, posterior: api.Posterior) -> Interval:
-        """Return the interval of a posterior by the run's settings."""
-        s = self.settings
-        method = "beta" if self.quick and s.interval == "exact" else s.interval
-        return posterior.interval(s.level, method)
+    def notes(self) -> Iterator[str]:
+        """Yield warnings about the numbers."""
+        yield from ()
+
+    @property
+    def printed(self) -> list[str]:
+        """The names of the rows that the harness prints."""
+        return printed_names(self.settings.n, self.metric)
+
+    @cached_property
+    def results(self) -> dict[str, Result]:
+        """What has rows: NaN, with a warning, where the trials do not allow it."""
+        results: dict[str, Result] = {}
+        for name, compute in self.quantities().items():
+            try:
+                results[name] = compute()
+            except InvalidInputError as error:
+                log.warning("row %s cannot be computed: %s", name, error)
+                results[name] = math.nan
+        return results
+
+    @cached_property
+    def rows(self) -> dict[str, float | str]:
+        """All rows in their order; none where there is a problem."""
+        rows: dict[str, float | str] = {}
+        for name, result in {} if self.problem else self.results.items():
+            if isinstance(result, api.Posterior):
+                interval = result.interval(self.settings.level, self.settings.interval)
+                ends = (result.mu, result.sigma, interval.low, interval.high)
+                rows |= zip(four_rows(name), map(float, ends), strict=True)
+            elif isinstance(result, Estimate):
+                rows[name] = float(result.value)
+                if result.sigma is not None:
+                    rows[f"{name}_stderr"] = float(result.sigma)
+            else:
+                rows[name] = result
+        for note in () if self.problem else self.notes():
+            warn_once(note)
+        return {labelled(name, self.metric): number for name, number in rows.items()}
+
+    def printed_rows(self) -> dict[str, float | str]:
+        """Return the rows that the harness prints, in their order."""
+        return {
+            name: self.rows[name]
+            for name in self.printed
+            if name in self.rows and (self.rows[name] != 0.0 or name not in SHARES)
+        }
 
 
 class TrialTable(Table):
-    """The rows of graded trials, in the form that the kernels take."""
+    """The rows of graded or scored trials."""
 
-    def __init__(self, questions: Sequence[GradedResponses], quick: bool = False) -> None:
-        self.questions = questions
-        self.quick = quick
-        self.settings = questions[0].settings
-        self.rows = row_functions(self.settings, votes=questions[0].answer_source != "none")
+    def __init__(self, questions: Sequence[GradedResponses]) -> None:
+        first = questions[0]
+        self.questions, self.settings, self.metric = questions, first.settings, first.metric
+        self.problem = next((q.problem for q in questions if q.problem is not None), None)
+        self.bounds = self.settings.bounds
+        if self.bounds is None and any(question.are_scores for question in questions):
+            self.bounds = (0.0, 1.0)
 
     @cached_property
-    def outcomes(self) -> api.Outcomes:
-        """Counts and weights of all questions."""
-        width = len(self.settings.weights)
-        counts = [np.bincount(q.outcomes, minlength=width) for q in self.questions]
-        labels = [q.cluster for q in self.questions]
+    def outcomes(self) -> api.Outcomes | ScoreOutcomes:
+        """The outcomes of all questions."""
+        if self.bounds is not None:
+            return ScoreOutcomes.from_scores([q.outcomes for q in self.questions], self.bounds)
+        labels = [question.cluster for question in self.questions]
         # with --limit all questions may be of one cluster, which says nothing about others
         clusters = labels if None not in labels and len(set(labels)) > 1 else None
-        return api.Outcomes.from_counts(
-            np.stack(counts), weights=self.settings.weights, clusters=clusters
-        )
+        return self._counted([q.outcomes for q in self.questions], self.settings.weights, clusters)
+
+    @staticmethod
+    def _counted(rows: Sequence[Sequence[Any]], weights: Any, clusters: Any = None) -> api.Outcomes:
+        counts = [
+            np.bincount(np.array(row, dtype=np.int64), minlength=len(weights)) for row in rows
+        ]
+        return api.Outcomes.from_counts(np.stack(counts), weights=weights, clusters=clusters)
 
     @cached_property
-    def posterior(self) -> api.Posterior:
-        """The posterior under the uniform prior."""
-        return api.bayes_at_n(self.outcomes)
+    def right_or_wrong(self) -> api.Outcomes | None:
+        """What the pass family counts: scores from the threshold on are right; None without."""
+        if not isinstance(self.outcomes, ScoreOutcomes):
+            return self.outcomes if self.settings.binary else None
+        threshold = self.settings.threshold
+        if threshold is None:
+            return None
+        rows = [[score >= threshold for score in q.outcomes] for q in self.questions]
+        return self._counted(rows, (0.0, 1.0))
 
     @cached_property
-    def average(self) -> Any:
-        """avg@N."""
-        return api.avg_at_n(self.outcomes)
-
-    def learned(self, scope: Scope) -> api.Posterior:
-        """Return the posterior under the learned prior.
-
-        A single question has nothing to learn a prior from: its own is Dirichlet(1.4/K, …).
-        """
-        if self.quick:
-            return api.bayes_at_n(self.outcomes, _QUESTION_PRIOR / self.outcomes.n_categories)
-        counts = tuple(map(tuple, self.outcomes.counts.tolist()))
-        clusters = self.outcomes.clusters if scope == "population" else None
-        return _learned(counts, self.settings.weights, scope, self.settings.seed, clusters)
-
-    def learned_mean(self) -> float:
-        """Return the mean of hbayes@N; its note is logged for all questions together.
-
-        So is a warning where every trial is graded 0.
-        """
-        posterior = self.learned("benchmark")
-        if not self.quick:
-            outcomes, answers = zip(*((q.outcomes, q.answers) for q in self.questions), strict=True)
-            first = self.questions[0]
-            warning = zero_score(outcomes, answers, first.answer_source, first.origin)
-            for line in filter(None, (warning, serial_note(outcomes))):
-                log.warning("%s", line)
-            if posterior.note is not None:
-                warn_once(f"hbayes@{self.settings.n}: {posterior.note}")
-        return float(posterior.mu)
+    def learned(self) -> api.Posterior:
+        """The posterior under the learned prior, of scope population."""
+        return api.hbayes_at_n(self.outcomes, "population", seed=self.settings.seed)
 
     @cached_property
-    def family(self) -> Mapping[str, api.Posterior]:
-        """The posteriors of the pass family under the learned prior, by the names of their rows.
-
-        Their notes are logged for all questions together.
-        """
+    def family(self) -> dict[str, api.Posterior]:
+        """The posteriors of the pass family under the learned prior, by the names of their rows."""
         quantities = quantities_by_row(self.settings.k, self.settings.tau)
-        prior: Prior = 0.5 * _QUESTION_PRIOR if self.quick else "learned"
-        seed = self.settings.seed
-        found = pass_posteriors(self.outcomes, list(quantities.values()), prior, seed=seed)
-        posteriors = dict(zip(map(posterior_row, quantities), found, strict=True))
-        for note in () if self.quick else family_notes(posteriors):
-            warn_once(note)
-        return posteriors
+        outcomes: Any = self.right_or_wrong
+        posteriors = pass_posteriors(outcomes, list(quantities.values()), seed=self.settings.seed)
+        return dict(zip(map(posterior_row, quantities), posteriors, strict=True))
 
     @cached_property
     def candidates(self) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[tuple[bool, ...], ...]]:
@@ -226,100 +327,71 @@ class TrialTable(Table):
         questions = self.questions
         return vote_candidates([q.answers for q in questions], [q.outcomes for q in questions])
 
-    @cached_property
-    def vote(self) -> api.Posterior:
-        """The posterior of maj@k; its note is logged where `bayes_rows` may show its interval."""
+    def quantities(self) -> Mapping[str, Callable[[], Result]]:
+        """Return what has rows, in their order, and how it is computed."""
         s = self.settings
-        if self.quick:  # the vote as that share of the question's trials
-            won = round(s.n * api.maj_at_k(*self.candidates, s.maj_k).value)
-            return api.bayes_at_n(
-                api.Outcomes.from_counts([[s.n - won, won]]), 0.5 * _QUESTION_PRIOR
+        found: dict[str, Callable[[], Result]] = {
+            f"hbayes@{s.n}": lambda: self.learned.benchmark or self.learned,
+            f"hbayes@{s.n}_population": lambda: self.learned,
+        }
+        if self.bounds is None:
+            found[f"bayes@{s.n}"] = lambda: api.bayes_at_n(self.outcomes)
+        found[f"avg@{s.n}"] = lambda: api.avg_at_n(self.outcomes)
+        if self.right_or_wrong is not None:
+            members = quantities_by_row(s.k, s.tau)
+            for name, member in members.items():
+                found[name] = partial(estimate, self.right_or_wrong, member)
+                found[posterior_row(name)] = partial(
+                    lambda row: self.family[row], posterior_row(name)
+                )
+            found[f"pass@{s.n}"] = partial(
+                estimate, self.right_or_wrong, PassQuantity("pass@k", s.n)
             )
-        posterior = api.maj_at_k_posterior(*self.candidates, s.maj_k, seed=s.seed)
-        shown = s.rows != "short" and posterior.k != 1
-        if posterior.note is not None and shown:
-            warn_once(f"{posterior_row(f'maj@{s.maj_k}')}: {posterior.note}")
-        return posterior
+        if self.bounds is None and s.binary and self.questions[0].answer_source != "none":
+            for k in dict.fromkeys((s.maj_k, s.n)):
+                found[f"maj@{k}"] = partial(lambda k: api.maj_at_k(*self.candidates, k), k)
+            found[f"hmaj@{s.maj_k}"] = lambda: api.maj_at_k_posterior(
+                *self.candidates, s.maj_k, seed=s.seed
+            )
+        if not self.metric:
+            found |= {name: partial(self._share, name) for name in SHARES}
+        return found
 
+    def _share(self, name: str) -> float:
+        n_of = {
+            "cut_off_share": lambda q: q.n_cut_off,
+            "empty_share": lambda q: q.n_empty,
+            "grading_error_share": lambda q: sum(error is not None for error in q.errors),
+        }[name]
+        n_trials = sum(len(question.outcomes) for question in self.questions)
+        return sum(map(n_of, self.questions)) / n_trials if n_trials else 0.0
 
-@cached_in_evaluation(maxsize=1024)
-def _learned(
-    counts: tuple[tuple[int, ...], ...],
-    weights: tuple[float, ...],
-    scope: Scope,
-    seed: int,
-    clusters: tuple[Hashable, ...] | None,
-) -> api.Posterior:
-    # Several rows need one posterior, and many questions have the same counts.
-    outcomes = api.Outcomes.from_counts(counts, weights=weights, clusters=clusters)
-    return api.hbayes_at_n(outcomes, scope, seed=seed)
-
-
-def posterior_rows(
-    name: str, find: Callable[[Any], api.Posterior]
-) -> dict[str, Callable[[Any], float]]:
-    """Return the rows of one posterior of a table: mean, sd and the ends of its interval."""
-    return {
-        name: lambda table: float(find(table).mu),
-        f"{name}_stderr": lambda table: float(find(table).sigma),
-        f"{name}_low": lambda table: float(table.interval(find(table)).low),
-        f"{name}_high": lambda table: float(table.interval(find(table)).high),
-    }
-
-
-def _family_rows(name: str, quantity: PassQuantity) -> dict[str, Callable[[TrialTable], float]]:
-    """Return the rows of a member of the pass family: the estimate, and the posterior's rows."""
-    return {
-        name: lambda table: float(estimate(table.outcomes, quantity).value),
-        **posterior_rows(posterior_row(name), lambda table: table.family[posterior_row(name)]),
-    }
-
-
-def row_functions(
-    settings: Settings, *, votes: bool = True
-) -> dict[str, Callable[[TrialTable], float]]:
-    """Return the rows of a run in their order: name -> number from a table.
-
-    Parameters
-    ----------
-    settings : Settings
-        The run's settings.
-    votes : bool
-        Whether the responses have answers, so that there is maj@k.
-    """
-    n = settings.n
-    rows: dict[str, Callable[[TrialTable], float]] = {
-        **posterior_rows(f"hbayes@{n}", lambda table: table.learned("benchmark")),
-        **posterior_rows(f"hbayes@{n}_population", lambda table: table.learned("population")),
-        **posterior_rows(f"bayes@{n}", lambda table: table.posterior),
-        f"avg@{n}": lambda table: float(table.average.value),
-        f"avg@{n}_stderr": lambda table: float(table.average.sigma),
-    }
-    rows[f"hbayes@{n}"] = TrialTable.learned_mean
-    if settings.binary:
-        for name, quantity in quantities_by_row(settings.k, settings.tau).items():
-            rows |= _family_rows(name, quantity)
-    if settings.binary and votes:
-        name = f"maj@{settings.maj_k}"
-        rows[name] = lambda table: float(api.maj_at_k(*table.candidates, settings.maj_k).value)
-        rows |= posterior_rows(posterior_row(name), lambda table: table.vote)
-    rows["grading_errors"] = lambda table: float(
-        sum(error is not None for question in table.questions for error in question.errors)
-    )
-    return rows
-
-
-def question_rows(question: GradedResponses) -> dict[str, RowValue]:
-    """Compute every row for one question."""
-    numbers = _numbers(replace(question, cluster=None, origin=""))
-    return {name: RowValue(number, name, question) for name, number in numbers.items()}
-
-
-# In one process tasks, filters and looks have the same questions.
-@lru_cache(maxsize=1024)
-def _numbers(question: GradedResponses) -> dict[str, float]:
-    table = TrialTable([question], quick=True)
-    return {name: float(table.row(name)) for name in table.rows}
+    def notes(self) -> Iterator[str]:
+        """Yield warnings about the numbers."""
+        first = self.questions[0]
+        outcomes: list[Any] = [q.outcomes for q in self.questions]
+        if self.bounds is None:
+            answers = [q.answers for q in self.questions]
+            yield from filter(
+                None,
+                (
+                    zero_score(outcomes, answers, first.answer_source, first.origin),
+                    serial_note(outcomes),
+                ),
+            )
+        elif all(score == self.bounds[0] for row in outcomes for score in row):
+            yield (
+                f"{first.origin}: every trial has the lowest score, {self.bounds[0]:g}; does a "
+                "filter take its answer?"
+            )
+        if self.bounds is not None and first.cluster is not None:
+            yield f"{first.origin}: the posteriors of scores do not use the clusters"
+        name = f"hbayes@{self.settings.n}"
+        note = getattr(self.results[name], "note", None)
+        if note is not None:
+            yield f"{name}: {note}"
+        if self.right_or_wrong is not None:
+            yield from family_notes(self.family)
 
 
 @cached_in_evaluation(maxsize=256)
@@ -335,7 +407,13 @@ def _table(questions: tuple[Any, ...]) -> Table:
     return table
 
 
-def aggregate(values: Sequence[RowValue]) -> float | str:
+def question_rows(question: GradedResponses) -> dict[str, RowValue]:
+    """Return the value of every printed row for one question."""
+    names = printed_names(question.settings.n, question.metric)
+    return {name: RowValue(question.average, name, question) for name in names}
+
+
+def aggregate(values: Sequence[RowValue]) -> RowNumber:
     """Compute one row over all questions; this is the `bayes` aggregation.
 
     Parameters
@@ -345,50 +423,12 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
 
     Returns
     -------
-    float or str
-        The number, NaN where it cannot be computed; ``"N/A"`` for the sd of a single question on
-        harness 0.4.12, which would divide by the number of questions less one when it pools the
-        tasks of a group.
+    RowNumber
+        NaN where the table has no such row.
     """
     if not values or not all(isinstance(v, RowValue) for v in values):
         rule = "come from the metric `bayes` or from RepeatedSamplingTask, at least one"
         raise InvalidInputError.of("values", "type", rule, values[:1] if values else "none")
-    row = values[0].row
-    if len(values) == 1 and row.endswith("_stderr") and _harness_pools():
-        return "N/A"
     table = _table(tuple(value.question for value in values))
-    number, evaluation = table.row(row), current_evaluation()
-    learned = f"hbayes@{table.settings.n}"
-    if row in (learned, f"{learned}_population") and evaluation is not None:
-        evaluation.learned_tables[row, id(number)] = (number, table)
-    return number
-
-
-def _harness_pools() -> bool:
-    # From 0.4.13 on the harness can average sds over a group without pooling them.
-    from lm_eval.api import metrics
-
-    return not hasattr(metrics, "unweighted_mean_stderr")
-
-
-class RowName(str):
-    """The name of a row in a group's YAML, where N is known only at run time.
-
-    A group lists the metrics to aggregate by name, but the name of `bayes@N` holds the run's N.
-    When the evaluation begins, each group gets the names at the N of its tasks, and again if N
-    changes after sampling.
-    """
-
-    form: str
-
-    def at(self, n: int) -> RowName:
-        """Return the row's name at `n` trials per question."""
-        form = getattr(self, "form", str(self))
-        named = RowName(form.replace("{n}", str(n)))
-        named.form = form
-        return named
-
-
-HBAYES_AT_N = RowName("hbayes@{n}")
-BAYES_AT_N = RowName("bayes@{n}")
-AVG_AT_N = RowName("avg@{n}")
+    number = table.rows.get(values[0].row, math.nan)
+    return RowNumber(number if isinstance(number, float) else math.nan, table)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record
@@ -52,8 +51,6 @@ KEYS = {
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
-    "bayes_rows": "the rows of the printed table: short (the default), all, or one or a list of "
-    "names in which * stands for anything, such as pass@*; results and samples hold every row",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
 }
 
@@ -97,8 +94,6 @@ class Settings(Record):
         The lowest and the highest score of a metric that gives scores; None for categories.
     threshold : float or None
         The score from which on a response passes; None without rows of the Pass@k family.
-    rows : "short", "all" or tuple of str
-        The rows of the harness's table; shell patterns in a tuple.
     """
 
     n: int
@@ -117,7 +112,6 @@ class Settings(Record):
     cluster: str | None = None
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
-    rows: str | tuple[str, ...] = "short"
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""
@@ -188,7 +182,6 @@ class Settings(Record):
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             cluster=_cluster(metadata.get("cluster")),
             **_scores(metadata),
-            rows=_rows(metadata.get("bayes_rows", "short")),
         )
 
     def with_trials(self, metadata: Mapping[str, Any]) -> Settings:
@@ -228,7 +221,7 @@ def _asking(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Settings of categories, which scores do not have.
-_OF_CATEGORIES = ("bayes_weights", "bayes_categories", "cluster")
+OF_CATEGORIES = ("bayes_weights", "bayes_categories", "cluster")
 
 
 def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,7 +237,7 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "be the lowest and the highest score, as in [0, 1]",
         lambda low, high: -_LARGEST_WEIGHT <= low < high <= _LARGEST_WEIGHT,
     )
-    for key in _OF_CATEGORIES:
+    for key in OF_CATEGORIES:
         if metadata.get(key) is not None:
             got = metadata[key]
             raise InvalidInputError.of(key, "conflict", "be left out beside bayes_bounds", got)
@@ -263,32 +256,6 @@ def _cluster(value: object) -> str | None:
         rule = "be the name of a field of a question"
         raise InvalidInputError.of("cluster", "format", rule, value)
     return value
-
-
-def check_rows(settings: Settings, names: Iterable[str]) -> None:
-    """Raise an error for an entry of `bayes_rows` that matches none of the task's rows.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is one.
-    """
-    shown = [name for name in names if not name.endswith("_stderr")]
-    for pattern in () if isinstance(settings.rows, str) else settings.rows:
-        if not any(fnmatchcase(name, pattern) for name in shown):
-            scores = ", ".join(name for name in shown if not name.endswith(("_low", "_high")))
-            rule = f"name rows of the task ({scores}; _low and _high are the ends of intervals)"
-            raise InvalidInputError.of("bayes_rows", "choice", rule, pattern)
-
-
-def _rows(value: object) -> str | tuple[str, ...]:
-    if isinstance(value, str) and value in ("short", "all"):
-        return value
-    names = value if isinstance(value, (list, tuple)) else [value]
-    if not names or not all(isinstance(name, str) and name.strip() for name in names):
-        rule = "be short, all, or one or a list of names of rows, such as [hbayes@*, pass@*]"
-        raise InvalidInputError.of("bayes_rows", "format", rule, value)
-    return tuple(names)
 
 
 def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:

@@ -18,7 +18,7 @@ from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.trial_texts import place
-from lm_eval_bayes.runs.trials import Question, Trials, floats
+from lm_eval_bayes.runs.trials import Question, Trials, endings, floats
 
 #: Fields of a document that hold the text of the question.
 _QUESTION = ("problem", "question", "Question", "query", "goal", "sentence")
@@ -137,6 +137,8 @@ class LogLine:
             columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
         measured = {k: floats(v) for k, v in recorded.items() if k not in ("trial", "seed")}
         columns["measured"] = {name: c for name, c in measured.items() if c is not None}
+        if len(texts) == n:
+            columns["measured"] |= endings(texts, recorded.get("finish_reason", ()))
         question = Question(
             id, self.question_text, prompt_hash, self.doc_id, self.cluster, counts=counts
         )

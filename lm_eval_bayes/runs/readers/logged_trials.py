@@ -64,9 +64,9 @@ def logged_trials(
     """
     if query.regrade is not None:
         return [_every_text(line) for line in lines], replace(run, weights=_weights(task))
-    field = _graded_field(task, first, query)
-    if field is not None:
-        return _graded(run, task, first, lines, query, field)
+    metric = _graded_metric(task, first, query)
+    if metric is not None:
+        return _graded(run, task, first, lines, query, metric)
     average = average_metric(first.row)
     if average is not None:
         return _counted(run, task, lines, average)
@@ -85,29 +85,37 @@ def _every_text(line: LogLine) -> tuple[Question, Trials]:
 # -- tasks of this package -----------------------------------------------------------------------
 
 
-def _graded_field(task: LoggedTask, first: LogLine, query: Query) -> str | None:
-    """Return the field of grades or scores of the metric; None if the task logs no trials."""
+def _graded_metric(task: LoggedTask, first: LogLine, query: Query) -> str | None:
+    """Return the metric that counts, "" where it has no name; None if the task logs no trials."""
     names, errors = task.metrics, task.metric_errors
-    metric = query.metric if query.metric in names else next(iter(names), "")
-    others = [name for name in names if name not in errors]
-    if metric in errors:
-        rule = f"have numbers of the metric {metric} of task {task.task}"
+    known = {name: None for name in names if _field(task, name, first) in first.row}
+    if task.settings:  # of other metrics their values alone are logged
+        known |= dict.fromkeys(n for n in metric_names(first.row) if isinstance(first.row[n], list))
+    metric = query.metric if query.metric in known else next(iter(names), "")
+    if metric in errors and query.bounds is None:
+        others = [name for name in known if name not in errors]
+        rule = f"have scores of {metric} of task {task.task}, with --bounds LOW:HIGH"
         rule += f" (--metric chooses {join_words(others, 'or')})" if others else ""
         lacking = f"task {task.task}, whose metric {metric} has no numbers: {errors[metric]}"
-        raise NothingToCountError.of_task("RUN", rule, errors[metric], lacking)
-    fields = {
-        name: field
-        for name in names or ("",)
-        for kind in ("scores", "outcomes")
-        for field in [kind if name in names[:1] or not name else f"{kind}({name})"]
-        if field in first.row
-    }
-    if not fields:
-        return None
-    if len(names) > 1 and query.metric is not None and query.metric not in fields:
-        rule = f"be a metric of task {task.task} that has numbers, {join_words(list(fields), 'or')}"
+        raise NothingToCountError.of_task("RUN", rule, errors[metric], lacking, "range")
+    if len(known) > 1 and query.metric is not None and query.metric not in known:
+        rule = f"be a metric of task {task.task} that has numbers, {join_words(list(known), 'or')}"
         raise InvalidInputError.of("metric", "choice", rule, query.metric)
-    return fields.get(metric or "")
+    return metric if _field(task, metric, first) in first.row else None
+
+
+def _field(task: LoggedTask, metric: str, line: LogLine) -> str:
+    """Return the field of a line with the outcomes of a metric, or with its values."""
+    label = "" if not metric or metric in task.metrics[:1] else f"({metric})"
+    fields = (f"scores{label}", f"outcomes{label}", *([metric] if task.settings else []))
+    return next((field for field in fields if field in line.row), fields[1])
+
+
+def _bounds(task: LoggedTask, metric: str, field: str, query: Query) -> tuple[float, float] | None:
+    """Return the bounds of the scores of a metric; None where it gives categories."""
+    if metric in task.metric_errors or (metric not in task.metrics and field == metric):
+        return query.bounds or (0.0, 1.0)
+    return task.bounds(metric) or ((0.0, 1.0) if field.startswith("scores") else None)
 
 
 def _graded(
@@ -116,25 +124,27 @@ def _graded(
     first: LogLine,
     lines: Iterable[LogLine],
     query: Query,
-    field: str,
+    metric: str,
 ) -> Read:
     """Read what a task of this package logs: the categories of trials, or their scores."""
-    names, is_scored, further = task.metrics, field.startswith("scores"), "(" in field
-    metric = query.metric if query.metric in names else None
-    if is_scored and not task.config:
+    names, field = task.metrics, _field(task, metric, first)
+    bounds, further = _bounds(task, metric, field, query), bool(metric) and metric not in names[:1]
+    if bounds is not None and not task.config:
         raise first.broken("scores without the results file, which has their bounds", "missing")
-    weights = (0.0, 1.0) if further else _weights(task)
-    weights = task.bounds(metric if further else None) if is_scored else weights
-    signals, wanted = None, None if is_scored else query.signals  # of right and wrong trials
+    weights = bounds or ((0.0, 1.0) if further else _weights(task))
+    signals, wanted = None, None if bounds else query.signals  # of right and wrong trials
     if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
         signals = SignalReader(task, query)
     questions, n_errors = [], 0
     for line in lines:
         n_errors += len(mapping(line.row.get("grading_error_notes")))
+        field = _field(task, metric, line)
         values = line.column(field, line.row.get(field))
+        if field == metric:
+            values = [_outcome(value, 0 if bounds is None else bounds[0]) for value in values]
         columns: dict[str, Any] = {}
-        if is_scored:
-            categories, columns["score"] = [0] * len(values), _scores(line, values, weights)
+        if bounds is not None:
+            categories, columns["score"] = [0] * len(values), _scores(line, values, bounds)
         else:
             categories = _categories(line, values, len(weights), task)
         if (answers := line.row.get("answers")) is not None:
@@ -149,17 +159,26 @@ def _graded(
         choice = join_words([name for name in names if name not in task.metric_errors], "or")
         notes.append(f"{names[0]} was counted; --metric chooses among {choice}")
     if n_errors:
-        lowest = f"{weights[0]:g}" if is_scored else "wrong"
+        lowest = "wrong" if bounds is None else f"{bounds[0]:g}"
         notes.append(f"grading failed on {plural(n_errors, 'trial')}, which count as {lowest}")
     if signals is not None:
         run = replace(run, signals_error=signals.error, verifiers=signals.verifiers)
     return questions, replace(
         run,
-        metric=metric or (names[0] if is_scored and names else GRADED),
+        metric=metric if query.metric == metric or (bounds and metric) else GRADED,
         weights=weights,
         notes=tuple(notes),
-        threshold=task.threshold(metric if further else None) if is_scored else None,
+        threshold=task.threshold(metric if further else None) if bounds else None,
     )
+
+
+def _outcome(value: Any, lowest: float) -> Any:
+    """Return what a metric's value of a trial counts as: of a list of zeros and ones their mean."""
+    if value is None:  # grading failed
+        return lowest
+    if isinstance(value, list) and value and all(part in (0, 1) for part in value):
+        value = sum(value) / len(value)
+    return int(value) if isinstance(value, (bool, float)) and value in (0, 1) else value
 
 
 def _categories(line: LogLine, values: list[Any], n: int, task: LoggedTask) -> list[int]:

@@ -13,7 +13,7 @@ from lm_eval_bayes.harness.adaptive import sampling
 from lm_eval_bayes.harness.adaptive.rounds import Rounds
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.trial_grades import TrialGrader
 from lm_eval_bayes.store.trial_store import TrialStore
 
 SLOTS = 16
@@ -156,14 +156,14 @@ def test_what_is_running_at_the_stop_is_stored_and_not_counted(tmp_path, slots, 
 
 
 def test_each_response_is_graded_once(tmp_path, slots, monkeypatch):
-    graded, grade = [], RepeatedSamplingTask._grade
+    graded, grade = [], TrialGrader._grade
 
     def counted(self, grader, response, pipeline, doc_id, trial):
         if doc_id is not None:  # the coin has answers of its own graded
             graded.append((doc_id, trial))
         return grade(self, grader, response, pipeline, doc_id, trial)
 
-    monkeypatch.setattr(RepeatedSamplingTask, "_grade", counted)
+    monkeypatch.setattr(TrialGrader, "_grade", counted)
     results, _ = started(tmp_path, "g", budget="12")
     assert [r["trials"] for r in rounds_of(results)] == [4, 8, 12]
     assert sorted(graded) == [(question, trial) for question in range(12) for trial in range(12)]

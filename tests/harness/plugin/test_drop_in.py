@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from _support.errors import refused
-from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from _support.toy import SCRIPT, ScriptedLM, all_rows, evaluate, toy_config
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import TaskConfigError
@@ -35,20 +35,20 @@ def bayes_config(options=None, **changes):
 
 def test_it_gives_the_same_rows_as_the_class():
     results = evaluate(ScriptedLM(SCRIPT), ConfigurableTask(config=bayes_config()))
-    row = results["results"]["toy"]
+    row = all_rows(results)
     assert row["bayes@4,none"] == pytest.approx((4 / 6 + 2 / 6 + 1 / 6) / 3)
     assert row["bayes@4_stderr,none"] > 0
     assert row["pass@2,none"] == pytest.approx(0.5)
     assert row["maj@4,none"] == pytest.approx(1 / 3)
-    assert results["higher_is_better"]["toy"]["pass@2"] is True
-    assert results["higher_is_better"]["toy"]["grading_errors"] is False
+    assert results["higher_is_better"]["toy"]["pass@4"] is True
+    assert results["higher_is_better"]["toy"]["grading_error_share"] is False
 
 
 def test_its_options_are_the_settings_and_the_graders():
     options = {"k": [3], "interval": "normal", "grader": "math", "maj_k": 2}
     script = {**SCRIPT, "1 + 1 =": [r"\boxed{2}", "so it is 2", r"\boxed{3}", r"\boxed{2.0}"]}
     results = evaluate(ScriptedLM(script), ConfigurableTask(config=bayes_config(options)))
-    row = results["results"]["toy"]
+    row = all_rows(results)
     assert {"pass@3,none", "maj@2,none"} <= set(row)
     assert row["avg@4,none"] >= 3 / 12
 
@@ -95,7 +95,7 @@ def test_the_task_s_own_filter_and_metric_grade_every_response(caplog):
     }
     filters = [{"name": "f", "filter": steps}]
     task = ConfigurableTask(config=bayes_config(metric_list=metric_list, filter_list=filters))
-    row = evaluate(ScriptedLM(script), task)["results"]["toy"]
+    row = all_rows(evaluate(ScriptedLM(script), task))
     assert row["avg@4,f"] == pytest.approx((2 + 1 + 2) / 12)
     assert row["maj@4,f"] == pytest.approx((1 + 0 + 0.5) / 3)  # "well" abstains; 1,0 is 10
     assert "exact_match,f" not in row

@@ -8,7 +8,7 @@ import pytest
 from _support import toy
 from _support.errors import refused
 from _support.paths import REPOSITORY
-from _support.toy import ScriptedLM, toy_config
+from _support.toy import ScriptedLM, all_rows, toy_config
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
@@ -54,7 +54,7 @@ def task(**metadata):
 
 def run(a_task, model=None, **kwargs):
     results = toy.evaluate(model or SignallingLM(), a_task, **kwargs)
-    rows = {k.removesuffix(",none"): v for k, v in results["results"]["toy"].items()}
+    rows = {k.removesuffix(",none"): v for k, v in all_rows(results).items()}
     return rows, results
 
 

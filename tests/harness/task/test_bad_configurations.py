@@ -65,7 +65,7 @@ NO_QUESTION = ("bayes_extra_trials", "range")
         ({"process_results": raising}, TaskConfigError, "process_results", "failed"),
         ({"process_results": lambda *_: None}, TaskConfigError, "process_results", "type"),
         ({"process_results": lambda *_: {"f1": 1}}, TaskConfigError, *NO_METRIC),
-        ({"process_results": lambda *_: {"exact_match": 0.37}}, TaskConfigError, *NO_CATEGORY),
+        ({"process_results": lambda *_: {"exact_match": 1.37}}, TaskConfigError, *NO_CATEGORY),
         ({"custom_dataset": raising}, DatasetUnavailableError, "custom_dataset", "failed"),
         ({"metric_list": []}, TaskConfigError, "bayes_metric", "choice"),
         ({"metric_list": [metric("exact_mach")]}, TaskConfigError, "process_results", "missing"),

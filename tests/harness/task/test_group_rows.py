@@ -5,10 +5,13 @@ from __future__ import annotations
 import datasets
 import numpy as np
 import pytest
-from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, plain_task, toy_config
+from _support.errors import refused
+from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, all_rows, plain_task, toy_config
 from lm_eval import evaluator
 from lm_eval.api.group import Group
 
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.task.final_results import check_group
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.result_rows import HBAYES_AT_N
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -41,7 +44,7 @@ def grouped(tasks, *entries):
 def evaluated(group):
     members = {each.config.task: each for each in group.get_all_tasks()}
     loaded = {"tasks": members, "groups": {"group": group}, "group_map": {"group": list(members)}}
-    return evaluator.evaluate(ScriptedLM(SCRIPT), loaded, bootstrap_iters=0)["results"]
+    return evaluator.evaluate(ScriptedLM(SCRIPT), loaded, bootstrap_iters=0)
 
 
 def outcomes():
@@ -52,8 +55,9 @@ def outcomes():
 def test_a_group_has_the_mean_over_its_tasks():
     rows = (HBAYES_AT_N, "hbayes@4_population", "bayes@4")
     entries = ({"metric": row, "weight_by_size": True} for row in rows)
-    tasks = [task(name, metadata={"bayes_interval": "exact", "bayes_k": 1}) for name in PARTS]
-    results = evaluated(grouped(tasks, *entries))
+    tasks = [task(name, metadata={"bayes_interval": "exact", "bayes_k": 2}) for name in PARTS]
+    evaluation = evaluated(grouped(tasks, *entries))
+    results = {name: all_rows(evaluation, name) for name in ("group", *PARTS)}
     for scope, row in (("benchmark", "hbayes@4"), ("population", "hbayes@4_population")):
         posterior = mean_over_tasks(outcomes(), "size", scope=scope)
         interval = posterior.interval(0.95, "exact")
@@ -65,8 +69,23 @@ def test_a_group_has_the_mean_over_its_tasks():
         own = [results[name][f"{row},none"] for name in PARTS]
         assert own == pytest.approx([hbayes_at_n(each, scope).mu for each in outcomes().values()])
         assert abs(rows[0] - np.average(own, weights=[3, 2, 1])) > 1e-4
-    bayes = [results[name]["bayes@4,none"] for name in PARTS]
-    assert results["group"]["bayes@4,none"] == pytest.approx(np.average(bayes, weights=[3, 2, 1]))
+    shares = np.array([3, 2, 1]) / 6
+    for row in ("bayes@4", "avg@4", "pass@2", "pass^2", "pass@4", "maj@4", "hpass@2", "hmaj@4"):
+        own = np.array([results[name][f"{row},none"] for name in PARTS])
+        assert results["group"][f"{row},none"] == pytest.approx(shares @ own, abs=1e-12)
+    for row in ("bayes@4", "avg@4", "hpass@2", "hmaj@4"):  # the tasks' trials are independent
+        own = np.array([results[name][f"{row}_stderr,none"] for name in PARTS])
+        sd = float(np.sqrt(shares**2 @ own**2))
+        assert results["group"][f"{row}_stderr,none"] == pytest.approx(sd, abs=1e-12)
+        if row != "avg@4":
+            low, high = (results["group"][f"{row}_{end},none"] for end in ("low", "high"))
+            assert low < results["group"][f"{row},none"] < high
+            assert 3 * sd < high - low < 4 * sd
+    printed = [
+        [k for k in sorted(evaluation["results"][name]) if "," in k] for name in ("a", "group")
+    ]
+    assert printed[0] == printed[1]
+    assert evaluation["groups"]["group"] == evaluation["results"]["group"]
 
 
 def test_a_group_of_scores_and_grades(caplog):
@@ -75,7 +94,8 @@ def test_a_group_of_scores_and_grades(caplog):
 
     scored = task("a", process_results=share, metadata={"version": 1.0, "bayes_bounds": [0, 2]})
     entries = [{"metric": row, "weight_by_size": True} for row in (HBAYES_AT_N, "bayes@4", "avg@4")]
-    results = evaluated(grouped([scored, task("b"), task("c")], *entries))
+    evaluation = evaluated(grouped([scored, task("b"), task("c")], *entries))
+    results = {name: all_rows(evaluation, name) for name in ("group", *PARTS)}
     scores = [
         [1 / (1 + abs(int(q["answer"]) - len(t))) for t in SCRIPT[q["question"]]] for q in QUESTIONS
     ]
@@ -93,20 +113,26 @@ def test_a_group_of_scores_and_grades(caplog):
 def test_a_group_of_other_tasks_is_left_alone():
     tasks = [task(name, None, repeats=1) for name in ("a", "b")]
     group = grouped(tasks, {"metric": "exact_match", "weight_by_size": False})
-    results = evaluated(group)
+    results = evaluated(group)["results"]
     own = [results[name]["exact_match,none"] for name in "ab"]
     assert results["group"]["exact_match,none"] == pytest.approx(np.mean(own))
     assert "aggregate" not in vars(group)
 
 
-def test_a_mean_with_a_row_of_another_origin_stays_the_harness_s(monkeypatch):
-    """A task that computes a row of the same name without this package has no trials to use."""
-    other = task("b")
-    row = "hbayes@4"
-    monkeypatch.setattr(
-        other, "aggregation", lambda: {**RepeatedSamplingTask.aggregation(other), row: np.mean}
-    )
-    results = evaluated(grouped([task("a"), other], {"metric": row, "weight_by_size": False}))
-    own = [results[name][f"{row},none"] for name in "ab"]
-    assert results["group"][f"{row},none"] == pytest.approx(np.mean(own), abs=1e-15)
-    assert f"{row}_low,none" not in results["group"]
+def test_tasks_without_the_rows_are_left_out_and_named(caplog):
+    tasks = [task("a"), task("b", None), task("c")]
+    results = evaluated(grouped(tasks, {"metric": HBAYES_AT_N, "weight_by_size": False}))
+    counted = {name: outcomes()[name] for name in ("a", "c")}
+    posterior = mean_over_tasks(counted, "equal")
+    assert results["groups"]["group"]["hbayes@4,none"] == pytest.approx(posterior.mu, abs=1e-12)
+    assert "group group: its rows are without b" in caplog.text
+
+
+def test_weights_and_settings_of_a_group_are_one():
+    entries = [{"metric": row, "weight_by_size": "h" in row} for row in ("hbayes@4", "avg@4")]
+    with refused("weight_by_size", "conflict", error=TaskConfigError):
+        check_group(grouped([task("a")], *entries))
+    for setting, others in (("bayes_n", 3), ("bayes_level", 0.9), ("bayes_interval", "beta")):
+        tasks = [task("a"), task("b", metadata={setting: others})]
+        with refused(setting, "mismatch"):
+            check_group(grouped(tasks, entries[0]))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
-import math
 
 import datasets
-import lm_eval
 import pytest
 from _support import toy
 from _support.errors import refused
-from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
+from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, all_rows, toy_config
 from lm_eval.loggers import EvaluationTracker
 from lm_eval.utils import handle_non_serializable
 
@@ -23,10 +22,13 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k_posterior,
 )
+from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.grading.grade import process_results_math
+from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -44,18 +46,19 @@ def results():
 @pytest.fixture
 def row(results):
     """The rows by their names, without the name of the filter."""
-    return {key.split(",")[0]: value for key, value in results["results"]["toy"].items()}
+    return {key.split(",")[0]: value for key, value in all_rows(results).items()}
 
 
 OUTCOMES = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
 #: The rows of a member of the pass family: the estimate, and the posterior with its interval.
+ENDS = ("", "_stderr", "_low", "_high")
 FORMS = (("", ""), ("h", ""), ("h", "_low"), ("h", "_high"))
 
 
 def test_the_rows_stand_in_their_order(results):
     rows = [
         key.removesuffix(",none")
-        for key in results["results"]["toy"]
+        for key in all_rows(results)
         if key.endswith(",none") and not key.endswith("_stderr,none")
     ]
     posteriors = ("hbayes@4", "hbayes@4_population", "bayes@4")
@@ -65,10 +68,20 @@ def test_the_rows_stand_in_their_order(results):
         *(f"{name}{end}" for name in posteriors for end in ("", "_low", "_high")),
         "avg@4",
         *(f"{h}{name}{end}" for name in family for h, end in FORMS),
-        "grading_errors",
+        *("cut_off_share", "empty_share", "grading_error_share"),
     ]
-    with_sd = [row for row in rows if f"{row}_stderr,none" in results["results"]["toy"]]
+    with_sd = [row for row in rows if f"{row}_stderr,none" in all_rows(results)]
     assert with_sd == [*posteriors, "avg@4", *(f"h{name}" for name in family)]
+    # the harness's table sorts the keys of the results, and prints all of them
+    printed = [key.split(",")[0] for key in sorted(results["results"]["toy"]) if "," in key]
+    assert printed == [
+        *(f"{name}{end}" for name in ("hbayes@4", "bayes@4") for end in ENDS),
+        *("avg@4", "avg@4_stderr", "pass@4", "maj@4"),
+    ]
+    for name in printed:
+        assert results["results"]["toy"][f"{name},none"] == all_rows(results)[f"{name},none"]
+    assert json.loads(json.dumps(results["results"])) == results["results"]
+    assert sorted(copy.deepcopy(results["results"]["toy"])) == sorted(results["results"]["toy"])
 
 
 def test_the_posteriors_of_the_pass_family_are_those_of_the_api(row):
@@ -97,7 +110,7 @@ def test_the_numbers_are_those_of_the_formulas(row):
     # all four vote: question 1 elects "2"; question 2 elects "5"; question 3 elects "7"
     assert row["maj@4"] == pytest.approx(1 / 3, abs=1e-12)
     assert row["bayes@4_low"] < row["bayes@4"] < row["bayes@4_high"]
-    assert row["grading_errors"] == 0
+    assert row["grading_error_share"] == row["empty_share"] == 0
 
 
 def test_the_learned_prior_s_rows_are_the_api_s(row):
@@ -114,16 +127,17 @@ def test_the_samples_hold_every_trial(results):
     assert sample["outcomes"] == [1, 1, 0, 1]
     assert sample["answers"] == ["2", "2", "3", "2"]
     assert sample["lengths"] == [1, 1, 1, 1]
-    assert sample["bayes@4"] == pytest.approx(4 / 6)
-    assert "outcomes" not in sample["metrics"]
+    # the metric's values, and no row of the run
+    assert sample["metrics"] == ["exact_match"]
+    assert sample["exact_match"] == [1.0, 1.0, 0.0, 1.0]
+    assert not [name for name in sample if "@" in name]
     dumped = json.loads(json.dumps(sample, default=handle_non_serializable))
     assert dumped["outcomes"] == [1, 1, 0, 1]
-    assert dumped["pass@2"] == 1.0
 
 
 def test_one_trial_gives_the_posterior_of_one_trial():
     task = RepeatedSamplingTask(config=toy_config(repeats=1))
-    row = evaluate(task)["results"]["toy"]
+    row = all_rows(evaluate(task))
     assert row["bayes@1,none"] == pytest.approx((2 / 3 + 1 / 3 + 1 / 3) / 3)
     assert "pass@1,none" in row
     assert "maj@1,none" in row
@@ -131,7 +145,7 @@ def test_one_trial_gives_the_posterior_of_one_trial():
 
 def test_metadata_sets_n_k_and_the_interval():
     metadata = {"bayes_n": 3, "bayes_k": [3], "bayes_level": 0.5}
-    row = evaluate(RepeatedSamplingTask(config=toy_config(metadata=metadata)))["results"]["toy"]
+    row = all_rows(evaluate(RepeatedSamplingTask(config=toy_config(metadata=metadata))))
     z = 0.674489750196
     low = row["bayes@3,none"] - z * row["bayes@3_stderr,none"]
     assert row["bayes@3_low,none"] == pytest.approx(low, abs=1e-9)
@@ -156,7 +170,7 @@ def test_take_first_is_dropped_and_each_filter_gets_its_rows():
     ]
     script = {**SCRIPT, "1 + 1 =": ["2", "it is 2", "2!", "2"]}
     results = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)), script)
-    row = results["results"]["toy"]
+    row = all_rows(results)
     assert row["avg@4,strict"] == pytest.approx((2 + 1 + 0) / 12)
     assert row["avg@4,digit"] == pytest.approx((4 + 1 + 0) / 12)
 
@@ -180,9 +194,9 @@ def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog)
         return resps
 
     filters = [{"name": "f", "filter": [{"function": "custom", "filter_fn": picky}]}]
-    row = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)))["results"]["toy"]
+    row = all_rows(evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters))))
     assert row["avg@4,f"] == pytest.approx((3 + 0 + 0) / 12)
-    assert row["grading_errors,f"] == 4
+    assert row["grading_error_share,f"] == 4 / 12
     assert "no x, please" in caplog.text
 
 
@@ -194,8 +208,9 @@ def test_a_failing_grader_counts_as_wrong_is_logged_a_few_times_and_counted(capl
 
     task = RepeatedSamplingTask(config=toy_config(process_results=process_results, repeats=48))
     results = evaluate(task)
-    assert results["results"]["toy"]["grading_errors,none"] == 12
-    assert results["results"]["toy"]["avg@48,none"] == pytest.approx(4 / 12)
+    assert all_rows(results)["grading_error_share,none"] == 12 / 144
+    assert results["results"]["toy"]["grading_error_share,none"] == 12 / 144
+    assert all_rows(results)["avg@48,none"] == pytest.approx(4 / 12)
     assert "question 1, trial 3" in caplog.text
     assert caplog.text.count("cannot read x") == 10
     notes = results["samples"]["toy"][1]["grading_error_notes"]
@@ -206,7 +221,7 @@ def test_list_targets_are_graded_by_the_task_itself():
     config = toy_config(
         doc_to_target=lambda doc: [doc["answer"], "x"],
     )
-    row = evaluate(RepeatedSamplingTask(config=config))["results"]["toy"]
+    row = all_rows(evaluate(RepeatedSamplingTask(config=config)))
     assert row["avg@4,none"] == pytest.approx((3 + 2 + 0) / 12)
 
 
@@ -219,7 +234,7 @@ def test_categories_with_weights_of_the_users_own():
         metric_list=[{"metric": "level", "aggregation": "mean", "higher_is_better": True}],
         metadata={"bayes_weights": [0, 0.25, 1]},
     )
-    row = evaluate(RepeatedSamplingTask(config=config))["results"]["toy"]
+    row = all_rows(evaluate(RepeatedSamplingTask(config=config)))
     # counts (category 0, 1, 2): (1,0,3), (2,1,1), (4,0,0); uniform prior, T = 7
     expected = sum(0.25 * (b + 1) / 7 + (c + 1) / 7 for b, c in [(0, 3), (1, 1), (0, 0)]) / 3
     assert row["bayes@4,none"] == pytest.approx(expected, abs=1e-12)
@@ -276,14 +291,14 @@ def test_maj_needs_an_extracted_answer(caplog):
     script = {q: [a] * 2 + [f"{word} -1" for word in openings] for q, a in
               ((q["question"], q["answer"]) for q in QUESTIONS)}  # fmt: skip
     results = evaluate(graded_by(ends_in_the_gold, repeats=8), script)
-    row = results["results"]["toy"]
+    row = all_rows(results)
     assert row["avg@8,none"] == 2 / 8
     assert not [name for name in row if name.startswith("maj@")]
     assert "answers" not in results["samples"]["toy"][0]
-    assert caplog.text.count("no row maj@8: a vote needs the final answer") == 1
+    assert caplog.text.count("no row maj@8: ") == 1
     last_word = [{"function": "regex", "regex_pattern": r"(\S+)$"}, {"function": "take_first"}]
     task = graded_by(ends_in_the_gold, repeats=8, filter_list=[{"name": "f", "filter": last_word}])
-    assert evaluate(task, script)["results"]["toy"]["maj@8,f"] == 0.0
+    assert all_rows(evaluate(task, script))["maj@8,f"] == 0.0
 
 
 def test_right_answers_are_one_candidate_however_they_are_written():
@@ -297,7 +312,7 @@ def test_right_answers_are_one_candidate_however_they_are_written():
     }
     metadata = {"bayes_interval": "exact", "bayes_k": 1}
     task = graded_by(process_results_math, repeats=5, metadata={**metadata, "bayes_maj_k": 5})
-    row = evaluate(task, script)["results"]["toy"]
+    row = all_rows(evaluate(task, script))
     assert row["maj@5,none"] == pytest.approx((1 + 0.5 + 0) / 3, abs=1e-12)
     answers = [["right"] * (5 - len(others)) + list(map(str, others)) for others in wrong]
     marks = [[answer == "right" for answer in row] for row in answers]
@@ -316,13 +331,13 @@ def test_a_response_without_a_match_abstains():
     script = {**SCRIPT, "1 + 1 =": ["2", "well", "hm", "no"]}
     results = evaluate(task, script)
     assert results["samples"]["toy"][0]["answers"] == ["2", None, None, None]
-    assert results["samples"]["toy"][0]["maj@4"] == 1.0
+    assert all_rows(results)["maj@4,f"] == 1 / 3
 
 
 def test_empty_responses_are_counted(caplog):
     script = {**SCRIPT, "1 + 1 =": ["2", "", "2", " \n"], "3 + 3 =": ["", "6", "6", "6"]}
     results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
-    assert results["results"]["toy"]["avg@4,none"] == (2 + 1 + 3) / 12
+    assert all_rows(results)["avg@4,none"] == (2 + 1 + 3) / 12
     assert caplog.text.count("toy: 3 of 12 responses are empty") == 1
 
 
@@ -343,8 +358,8 @@ def test_one_program_at_a_time_is_given_to_a_metric_of_programs(caplog):
         ],
     )
     row = evaluate(RepeatedSamplingTask(config=config), confirm_run_unsafe_code=True)
-    assert row["results"]["toy"]["pass@2,f"] == pytest.approx((1 + 0.5 + 0) / 3)
-    assert "no row maj@4: programs are no answers" in caplog.text
+    assert all_rows(row)["pass@2,f"] == pytest.approx((1 + 0.5 + 0) / 3)
+    assert "no row maj@4: " in caplog.text
 
 
 def test_the_results_identify_the_package_and_the_questions(results):
@@ -381,7 +396,7 @@ BOUNDED = {"bayes_bounds": [0, 1], "bayes_interval": "exact"}
 def test_scores_have_the_posterior_of_their_mean():
     task = graded_by(share_of_gold, metric_list=F1, metadata=BOUNDED)
     results = evaluate(task, SCORED)
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
+    row = {k.split(",")[0]: v for k, v in all_rows(results).items()}
     assert [sample["scores"] for sample in results["samples"]["toy"]] == SHARES
     assert row["avg@4"] == pytest.approx(sum(map(sum, SHARES)) / 12)
     posterior = hbayes_at_n(ScoreOutcomes.from_scores(SHARES))
@@ -405,35 +420,124 @@ def test_a_threshold_says_which_scores_pass():
     metadata = {"bayes_bounds": [0, 1], "bayes_threshold": 0.5}
     task = graded_by(share_of_gold, metric_list=F1, metadata=metadata)
     results = evaluate(task, SCORED)
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
+    row = {k.split(",")[0]: v for k, v in all_rows(results).items()}
     assert row["pass@1"] == pytest.approx((3 + 1 + 4) / 12)  # counts 3, 1, 4 of 4
     assert row["pass@2"] == pytest.approx((1 + 0.5 + 1) / 3)
     assert row["avg@4"] == pytest.approx((2.5 + 0.75 + 3.5) / 12)
-    assert results["higher_is_better"]["toy"]["grading_errors"] is False
+    assert results["higher_is_better"]["toy"]["grading_error_share"] is False
 
 
-def test_a_score_without_bounds_or_beyond_them_has_no_number():
+def test_values_between_0_and_1_are_scores_without_a_setting():
+    results = evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
+    row = all_rows(results)
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(SHARES))
+    assert row["hbayes@4,none"] == pytest.approx(posterior.mu, abs=1e-12)
+    assert [sample["f1"] for sample in results["samples"]["toy"]] == SHARES
+    rows = [key.split(",")[0] for key in results["results"]["toy"] if "," in key]
+    assert rows == [*(f"hbayes@4{end}" for end in ENDS), "avg@4", "avg@4_stderr"]
+    recorded = results["configs"]["toy"]["metadata"]["lm_eval_bayes"]
+    assert recorded["bounds"] == {"f1": [0, 1]}
+
+
+def judged(doc, results):
+    """A judge's score from 1 to 10."""
+    return {"f1": 1 + 9 * share_of_gold(doc, results)["f1"]}
+
+
+def test_other_values_need_bounds_before_sampling_where_the_first_answer_shows_it():
+    for metadata in ({}, {"bayes_bounds": [0, 9]}):
+        with refused("metric_list", "range", 10.0, error=TaskConfigError):
+            graded_by(judged, metric_list=F1, metadata=metadata)
+    unchecked = graded_by(judged, metric_list=F1, metadata={"bayes_check": False})
     with refused(None, "failed", error=TaskConfigError) as caught:
-        evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
+        evaluate(unchecked, SCORED)
     results = caught.value.results
-    row = results["results"]["toy"]
-    assert all(math.isnan(row[name]) for name in ("hbayes@4,none", "avg@4,none", "pass@2,none"))
+    assert not [key for key in results["results"]["toy"] if "@" in key]
     # the responses are there, with what the metric gave them
     samples = results["samples"]["toy"]
     assert [sample["resps"] for sample in samples] == [[texts] for texts in SCORED.values()]
-    assert [sample["scores"] for sample in samples] == SHARES
-    assert not any("outcomes" in sample for sample in samples)
-    metadata = {"bayes_bounds": [0, 0.9]}
-    with refused("metric_list", "range", 1.0, error=TaskConfigError):
-        graded_by(share_of_gold, metric_list=F1, metadata=metadata)
+    assert [sample["f1"] for sample in samples] == [[1 + 9 * s for s in row] for row in SHARES]
+    assert not any("outcomes" in sample or "scores" in sample for sample in samples)
 
 
-def test_the_command_line_saves_a_run_without_numbers_and_ends_with_the_error(tmp_path):
+def test_a_run_without_numbers_is_saved_before_the_error_and_can_be_counted(tmp_path, capsys):
     tracker = EvaluationTracker(output_path=str(tmp_path))
-    task = graded_by(share_of_gold, metric_list=F1)
-    results = evaluate(task, SCORED, evaluation_tracker=tracker)
+    task = graded_by(judged, metric_list=F1, metadata={"bayes_check": False})
+    with refused(None, "failed", error=TaskConfigError) as caught:
+        evaluate(task, SCORED, evaluation_tracker=tracker)
+    assert f"lm-eval-bayes summary {tmp_path} --bounds" in str(caught.value)
+    with refused("RUN", "range"):
+        read_runs(tmp_path)
+    (run,) = read_runs(tmp_path, bounds=(1.0, 10.0)).runs
+    assert [list(row) for row in run.outcomes.scores] == [[1 + 9 * s for s in r] for r in SHARES]
+    assert run.outcomes.bounds == (1, 10)
+
+
+def test_a_cluster_needs_categories():
+    docs = [{**doc, "family": name} for doc, name in zip(QUESTIONS, "aab", strict=True)]
+    data = {"test": datasets.Dataset.from_list(docs)}
+    changes = {"custom_dataset": lambda **_: data, "metadata": {"cluster": "family"}}
     with refused(None, "failed", error=TaskConfigError):
-        lm_eval.utils.make_table(results)
+        evaluate(graded_by(share_of_gold, metric_list=F1, **changes), SCORED)
+
+
+class CutOff(ScriptedLM):
+    """Says of every response with an x that it ended at the limit of tokens."""
+
+    def generate_until(self, requests, disable_tqdm=False):
+        texts = super().generate_until(requests)
+        return [
+            Completion(t, {"finish_reason": "length" if "x" in t.split() else "stop"})
+            for t in texts
+        ]
+
+
+@pytest.mark.parametrize(
+    ("marker", "signals", "right"),
+    [
+        (None, {"think_closed": False}, 0),
+        (None, {"think_closed": True}, 1),
+        (None, {}, 1),  # nothing says that it thinks
+        ("[/T]", {}, 0),
+    ],
+)
+def test_thinking_that_was_cut_off_has_no_answer(marker, signals, right):
+    class Thinking(CutOff):
+        def generate_until(self, requests, disable_tqdm=False):
+            texts = super().generate_until(requests)
+            return [Completion(text, {**text.signals, **signals}) for text in texts]
+
+    boxed = {prompt: [r"so x = \boxed{2}", r"\boxed{2}"] for prompt in SCRIPT}
+    config = toy_config(
+        process_results=process_results_math,
+        metadata={"think_end_token": marker} if marker else {},
+        repeats=2,
+    )
+    results = toy.evaluate(Thinking(boxed), RepeatedSamplingTask(config=config))
+    sample = results["samples"]["toy"][0]
+    assert sample["outcomes"] == [right, 1]
+    assert sample["answers"][0] == ("2" if right else None)
+    assert sample["resps"] == [boxed["1 + 1 ="]]
+    assert results["results"]["toy"]["cut_off_share,none"] == 0.5
+
+
+def test_shares_of_cut_off_and_empty_responses_are_rows_where_there_are_any(tmp_path):
+    script = {**SCRIPT, "3 + 3 =": ["", " ", "6", "6 x"]}
+    results = toy.evaluate(CutOff(script), RepeatedSamplingTask(config=toy_config()))
+    shown = {k.split(",")[0]: v for k, v in results["results"]["toy"].items() if "share" in k}
+    assert shown == {"cut_off_share": 2 / 12, "empty_share": 2 / 12}
+    sample = results["samples"]["toy"][2]
+    assert sample["signals"]["finish_reason"] == ["stop", "stop", "stop", "length"]
+    # and so in what commands read of the saved run
+    tracker = EvaluationTracker(output_path=str(tmp_path))
+    tracker.save_results_aggregated({k: v for k, v in results.items() if k != "samples"}, {})
+    tracker.save_results_samples("toy", results["samples"]["toy"])
+    summary = summarise(*read_runs(tmp_path).runs)
+    assert summary.to_dict()["shares"] == shown
+    assert [note for note in summary.notes if note.startswith("16.67% of the responses")] == [
+        "16.67% of the responses were cut off at the limit of tokens",
+        "16.67% of the responses are empty",
+    ]
 
 
 @pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])
@@ -442,7 +546,7 @@ def test_the_rows_of_the_population_take_questions_of_one_cluster_as_dependent(l
     docs = [{**doc, "family": name} for doc, name in zip(QUESTIONS, "aab", strict=True)]
     data = {"test": datasets.Dataset.from_list(docs)}
     config = toy_config(custom_dataset=lambda **_: data, metadata={"cluster": "family"})
-    row = evaluate(RepeatedSamplingTask(config=config), limit=limit)["results"]["toy"]
+    row = all_rows(evaluate(RepeatedSamplingTask(config=config), limit=limit))
     counts = [[1, 3], [3, 1], [4, 0]][:limit]
     posterior = hbayes_at_n(Outcomes.from_counts(counts, clusters=clusters), "population")
     assert row["hbayes@4_population,none"] == pytest.approx(posterior.mu, abs=1e-12)

@@ -6,12 +6,9 @@ import logging
 
 import numpy as np
 import pytest
-from _support.errors import refused
-from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from _support.toy import SCRIPT, ScriptedLM, all_rows, evaluate, toy_config
 from scipy.special import comb
 
-from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.plugin.results_table import chosen_rows
 from lm_eval_bayes.harness.plugin.sample_loggers import trials_of_sample
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -22,6 +19,8 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 NAMES = ("strict", "near", "parts", "left")
 GRADED = []
+#: The rows of a metric that is not the first one.
+SHOWN = (("hbayes@4", ""), ("hbayes@4", "_low"), ("hbayes@4", "_high"), ("avg@4", ""))
 
 
 def grades(doc, results):
@@ -51,8 +50,8 @@ def outcomes(results, name):
 
 
 def test_every_metric_has_the_rows_of_its_own_grades(results):
-    row = {key.removesuffix(",none"): value for key, value in results["results"]["toy"].items()}
-    strict, near = outcomes(results, "outcomes"), outcomes(results, "outcomes(near)")
+    row = {key.removesuffix(",none"): value for key, value in all_rows(results).items()}
+    strict, near = outcomes(results, "outcomes"), outcomes(results, "near")
     assert strict.tolist() == [[1, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert near.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]]
     for label, trials in (("", strict), ("(near)", near)):
@@ -63,18 +62,19 @@ def test_every_metric_has_the_rows_of_its_own_grades(results):
         assert row[f"hbayes@4{label}"] == pytest.approx(posterior.mu, abs=1e-12)
         assert row[f"hbayes@4{label}_stderr"] == pytest.approx(posterior.sigma, abs=1e-12)
         assert row[f"hbayes@4{label}_low"] == pytest.approx(posterior.interval().low, abs=1e-9)
-    assert "grading_errors" in row
-    assert "grading_errors(near)" not in row
+    assert "grading_error_share" in row
+    assert "grading_error_share(near)" not in row
 
 
 def test_a_list_of_parts_is_a_score_its_mean(results):
-    row = {key.removesuffix(",none"): value for key, value in results["results"]["toy"].items()}
-    scores = outcomes(results, "scores(parts)")
-    assert scores.tolist() == (0.5 + outcomes(results, "outcomes(near)") / 2).tolist()
+    row = {key.removesuffix(",none"): value for key, value in all_rows(results).items()}
+    scores = outcomes(results, "parts").mean(axis=2)
+    assert scores.tolist() == (0.5 + outcomes(results, "near") / 2).tolist()
     posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores.tolist()))
     assert row["hbayes@4(parts)"] == pytest.approx(posterior.mu, abs=1e-12)
     assert not [name for name in row if name.startswith("pass") and "(parts)" in name]
     assert results["higher_is_better"]["toy"]["hbayes@4(parts)"] is True
+    assert results["configs"]["toy"]["metadata"]["lm_eval_bayes"]["bounds"] == {"parts": [0, 1]}
 
 
 def test_each_response_is_graded_once():
@@ -87,43 +87,47 @@ def test_all_of_them_and_those_left_out(caplog):
         run(bayes_metric=["near", "strict"])
     assert "graded by near and strict; parts and left are left out" in caplog.text
     bounds = {"parts": [0, 1], "left": [0, 2]}
-    row = run(bayes_metric="all", bayes_bounds=bounds)["results"]["toy"]
+    row = all_rows(run(bayes_metric="all", bayes_bounds=bounds))
     assert row["avg@4(left),none"] == 0.5
-    with refused("metric_list", "range", 0.5, error=TaskConfigError):
-        run(bayes_metric="all")
+    row = all_rows(run(bayes_metric="all"))  # a value between 0 and 1 is a score
+    assert row["avg@4(left),none"] == 0.5
 
 
 def test_what_is_found_after_sampling_loses_nothing_of_the_first_metric(caplog):
-    results = run(bayes_metric="all", bayes_check=False)
-    row = results["results"]["toy"]
-    assert row["avg@4,none"] == pytest.approx(4 / 12)
-    assert row["avg@4(parts),none"] == pytest.approx(outcomes(results, "scores(parts)").mean())
-    assert np.isnan(row["avg@4(left),none"])
-    assert (outcomes(results, "scores(left)") == 0.5).all()  # what the metric gave
-    assert caplog.text.count("the metric `left` must grade") == 1
+    metrics = [{"metric": name, "aggregation": "mean"} for name in ("a", "judge")]
+    config = toy_config(
+        process_results=lambda doc, results: {"a": results[0] == "2", "judge": 3 * len(results[0])},
+        metric_list=metrics,
+        metadata={"bayes_metric": "all", "bayes_check": False},
+    )
+    results = evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=config))
+    row = all_rows(results)
+    assert row["avg@4,none"] == pytest.approx(3 / 12)
+    assert not [name for name in row if "(judge)" in name]
+    assert (outcomes(results, "judge") == 3).all()  # what the metric gave
+    assert caplog.text.count("the metric `judge` must give") == 1
+    assert list(results["configs"]["toy"]["metadata"]["lm_eval_bayes"]["errors"]) == ["judge"]
 
 
 @pytest.mark.parametrize("value", [0.5, [1, 0]], ids=str)
-def test_a_metric_does_not_become_a_score_between_two_questions(value):
+def test_a_single_score_makes_all_values_scores(value):
     config = toy_config(
         process_results=lambda doc, results: {"a": 1, "b": 1 if doc["answer"] != "6" else value},
         metric_list=[{"metric": name, "aggregation": "mean"} for name in "ab"],
         metadata={"bayes_metric": "all"},
     )
-    row = evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=config))["results"]["toy"]
-    assert row["avg@4,none"] == 1.0
-    assert np.isnan(row["avg@4(b),none"])
+    row = all_rows(evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=config)))
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores([[1.0] * 4, [1.0] * 4, [0.5] * 4]))
+    assert (row["avg@4,none"], row["avg@4(b),none"]) == (1.0, pytest.approx(2.5 / 3))
+    assert row["hbayes@4(b),none"] == pytest.approx(posterior.mu, abs=1e-12)
 
 
 def test_the_table_and_the_loggers_show_them(results):
-    shown = chosen_rows(results["results"]["toy"], "short")
-    labelled = [key.removesuffix(",none") for key in sorted(shown) if "(" in key]
-    assert [name for name in labelled if not name.endswith("_stderr")] == [
-        *(f"hbayes@4(near){end}" for end in ("", "_low", "_high")),
-        *("avg@4(near)", "hbayes@4(parts)", "hbayes@4(parts)_low", "hbayes@4(parts)_high"),
-        "avg@4(parts)",
+    keys = [key.removesuffix(",none") for key in sorted(results["results"]["toy"]) if "(" in key]
+    assert [name for name in keys if not name.endswith("_stderr")] == [
+        *(f"{row}({metric}){end}" for metric in ("near", "parts") for row, end in SHOWN)
     ]
     trials = trials_of_sample(results["samples"]["toy"][1], NAMES)
     read = [[trial[name] for name in NAMES] for trial in trials]
-    assert read == [[0, 1, 1.0, None], [1, 1, 1.0, None], [0, 1, 1.0, None], [0, 0, 0.5, None]]
-    assert "outcomes(near)" not in trials[0]
+    near, far = [1.0, [True, True], 0.5], [0.0, [False, True], 0.5]
+    assert read == [[False, *near], [True, *near], [False, *near], [False, *far]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +152,12 @@ def test_revisions_are_those_of_the_shared_data(task: str, shared: Path) -> None
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_group_s_rows_follow_the_run_s_n(group: str) -> None:
+def test_a_group_averages_rows_of_any_n(group: str) -> None:
     cfg = config(group)
     assert cfg["task"] == GROUPS[group]
     metrics = [entry["metric"] for entry in cfg["aggregate_metric_list"]]
     assert metrics == [rows.HBAYES_AT_N, rows.BAYES_AT_N, rows.AVG_AT_N]
     assert all(entry["weight_by_size"] is False for entry in cfg["aggregate_metric_list"])
-    assert [str(m.at(7)) for m in metrics] == ["hbayes@7", "bayes@7", "avg@7"]
-    assert all(type(m) is rows.RowName for m in deepcopy(metrics))  # as the harness copies them
 
 
 def demo_run(lm: BiasedCoinLM, **kwargs: Any) -> dict[str, Any]:

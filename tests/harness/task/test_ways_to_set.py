@@ -107,13 +107,3 @@ def test_each_task_of_a_run_may_have_its_own_n(demo_only):
         run({"demo_arithmetic_bayes": 2, "demo_arithmetic": 4})
     with refused("bayes_n", "range", 2.5):
         run({"demo_arithmetic_bayes": 2.5})
-
-
-def test_the_tasks_of_a_group_have_one_n():
-    group = SimpleNamespace(
-        name="contests",
-        aggregate_metric_list=[],
-        get_all_tasks=lambda: [SimpleNamespace(settings=SimpleNamespace(n=n)) for n in (2, 4)],
-    )
-    with refused("bayes_n", "mismatch"):
-        wrappers.prepare_groups({"groups": {"contests": group}})
