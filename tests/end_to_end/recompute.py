@@ -137,6 +137,35 @@ def check_unknown(task: str, printed: dict[str, Any], expected: set[str], run: R
             run.complaints.append(f"{task}: unknown row {key} = {value!r}")
 
 
+def check_scores(task: str, results: dict[str, Any], samples: Path, run: Run) -> None:
+    """Recompute avg@N of scores with its standard error; hbayes@N lies between bounds and fits it.
+
+    The values of the task's first metric are the scores; the standard error is that of the mean of
+    the questions' means, with the variance within questions pooled over them.
+    """
+    metadata = results["configs"][task]["metadata"]
+    metric, (low, high) = next(iter(metadata["lm_eval_bayes"]["bounds"].items()))
+    n = metadata["bayes"]["n"]
+    lines = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
+    for name in {line["filter"] for line in lines}:
+        scores = [line[metric] for line in lines if line["filter"] == name]
+        means = [math.fsum(row) / len(row) for row in scores]
+        squares = math.fsum((x - m) ** 2 for m, row in zip(means, scores, strict=True) for x in row)
+        variance = squares / sum(len(row) - 1 for row in scores)
+        error = math.sqrt(variance * sum(1 / len(row) for row in scores)) / len(scores)
+        rows, where = results["posterior"][task][name], f"{task}: avg@{n},{name}"
+        run.compare("avg", where, rows[f"avg@{n}"], math.fsum(means) / len(means), run.tolerance)
+        run.compare("avg sd", where, rows[f"avg@{n}_stderr"], error, run.tolerance)
+        mu, ends = rows[f"hbayes@{n}"], [rows[f"hbayes@{n}_{end}"] for end in ("low", "high")]
+        if not (low <= ends[0] < mu < ends[1] <= high and abs(mu - rows[f"avg@{n}"]) < 3 * error):
+            run.complaints.append(f"{task}: hbayes@{n},{name} does not fit: {mu}, {ends}")
+        stems = [f"hbayes@{n}{end}" for end in ("", "_stderr", "_low", "_high")]
+        table = [f"{row},{name}" for row in (*stems, f"avg@{n}", f"avg@{n}_stderr")]
+        check_table(
+            task, results["results"][task], {f"{r},{name}": rows[r] for r in rows}, table, run
+        )
+
+
 def check_group(group: str, tasks: list[str], results: dict[str, Any], run: Run) -> None:
     """A group's rows are means of its tasks' rows, with equal weights or by numbers of questions.
 
@@ -182,7 +211,8 @@ def check_results(path: Path, run: Run) -> int:
                 f"{task}: no {samples.name}; was the run made with --log_samples?"
             )
             continue
-        check_task(task, results, samples, run)
+        scored = config["metadata"].get("lm_eval_bayes", {}).get("bounds")
+        (check_scores if scored else check_task)(task, results, samples, run)
         checked += 1
     for group in results["posterior"].keys() - results["configs"].keys():
         check_group(group, results["group_subtasks"][group], results, run)

@@ -115,17 +115,11 @@ def _ordered(rows: Mapping[str, Any], by_filter: Mapping[str, Sequence[Table]]) 
     own = {key for key, number in rows.items() if isinstance(number, RowNumber)}
     # the harness adds "N/A" as the sd of every row, also to those that are an sd themselves
     own |= {f"{row}_stderr,{pipeline}" for row, _, pipeline in (key.partition(",") for key in own)}
-    own |= {f"{row},{pipeline}" for pipeline, tables in by_filter.items() for row in _names(tables)}
     ordered = {key: number for key, number in rows.items() if key not in own}
     for pipeline, tables in by_filter.items():
         for table in tables:
             ordered |= {f"{row},{pipeline}": n for row, n in table.printed_rows().items()}
     return {_OrderedKey(key, index): n for index, (key, n) in enumerate(ordered.items())}
-
-
-def _names(tables: Sequence[Table]) -> Iterator[str]:
-    for table in tables:
-        yield from table.rows
 
 
 # -- groups --------------------------------------------------------------------------------------

@@ -168,25 +168,17 @@ def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
 
 
 def apply(pipeline: Any, instances: Sequence[Any], task: str) -> None:
-    """Apply a pipeline to all questions; where it fails, to each question by itself.
+    """Apply a pipeline to each question by itself.
 
     A question whose responses a filter cannot digest gets None for each of them, which
     its grader then counts as an error; the other questions lose nothing.
     """
-    try:
-        pipeline.apply(instances)
-        return
-    except Exception as error:
-        log.warning(
-            "%s: filter pipeline `%s` failed (%s: %s); trying question by question",
-            task,
-            pipeline.name,
-            type(error).__name__,
-            error,
-        )
     for instance in instances:
         try:
             pipeline.apply([instance])
         except Exception as error:
-            log.warning("%s: filter failed on question %s: %s", task, instance.doc_id, error)
+            log.warning(
+                "%s: filter pipeline `%s` failed on question %s (%s: %s)",
+                *(task, pipeline.name, instance.doc_id, type(error).__name__, error),
+            )
             instance.filtered_resps[pipeline.name] = [None] * len(instance.resps)
