@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from types import SimpleNamespace
 
 import lm_eval
 import pytest
 from _support.errors import refused
-from _support.toy import ScriptedLM, evaluate, plain_task, toy_config
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.plugin import wrappers
-from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -47,34 +44,6 @@ def test_metadata_of_simple_evaluate_and_model_arguments_meet(monkeypatch, demo_
     config = results["configs"]["demo_arithmetic_bayes"]
     assert config["generation_kwargs"]["max_gen_toks"] < 1000
     assert "lowered from 4000" in caplog.text
-
-
-class ChattingLM(ScriptedLM):
-    tokenizer_name = "toy"
-
-    def apply_chat_template(self, chat_history, add_generation_prompt=True):
-        return f"<user>{chat_history[0]['content']}"
-
-    def chat_template(self, chat_template=False):
-        return "<user>{content}"
-
-
-@pytest.mark.parametrize(
-    ("template", "options", "task", "n_warnings"),
-    [
-        ("<user>", {}, RepeatedSamplingTask, 1),
-        ("<user>", {"apply_chat_template": True}, RepeatedSamplingTask, 0),
-        (None, {}, RepeatedSamplingTask, 0),
-        ("<user>", {}, lambda config: plain_task(), 0),
-    ],
-)
-def test_a_chat_template_that_is_not_applied_is_warned_of(
-    template, options, task, n_warnings, caplog
-):
-    model = ChattingLM(defaultdict(lambda: ["2", "4", "6", "x"]))
-    model.tokenizer = SimpleNamespace(chat_template=template)
-    evaluate(model, task(config=toy_config()), **options)
-    assert caplog.text.count("--apply_chat_template") == n_warnings
 
 
 def test_metadata_beside_a_task_manager_is_warned_of(caplog, demo_only):
