@@ -17,10 +17,9 @@ from typing import Any, Literal
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
-from lm_eval_bayes.harness.grading.equivalence import has_several_values
+from lm_eval_bayes.harness.grading.forms import cut, has_several_values, integer, unwrapped, values
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
 from lm_eval_bayes.rubric.answers import (
-    aime_integer,
     boxed_answer,
     clean,
     final_part,
@@ -39,6 +38,8 @@ LONGEST = 1000
 _SOLUTION_MARK = "####"
 # A box that is not empty, in a text without a closed one.
 _UNCLOSED_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(?!\s*\})")
+#: An answer with more values than this is none to a contest question.
+MAX_PARTS = 40
 #: The number of cached comparisons.
 CACHE_SIZE = 20_000
 
@@ -62,25 +63,22 @@ class Grade(Record):
     error: str | None = None
 
 
-def _from_worker(job: dict[str, Any]) -> tuple[Any, str | None]:
-    """Return the value and an error in one line.
+def _from_worker(**job: str) -> Any:
+    """Return what a worker makes of a job.
 
     Raises
     ------
-    WorkerUnavailable
-        If there is no worker, which is no result.
+    WorkerError
+        If there is no result; the message says why, in one line.
     """
-    try:
-        reply = POOL.run(job, TIMEOUT)
-    except WorkerUnavailable:
-        raise
-    except WorkerError as error:
-        return None, str(error)
-    return reply.get("value"), reply.get("error")
+    reply = POOL.run(job, TIMEOUT)
+    if "error" in reply:
+        raise WorkerError(reply["error"])
+    return reply["value"]
 
 
-def _extract(text: str, several: bool) -> tuple[str | None, str | None]:
-    r"""Return the answer that a text gives, and an error in one line.
+def _extract(text: str, several: bool) -> str | None:
+    r"""Return the answer that a text gives.
 
     The last ``\boxed{…}`` (or ``\fbox{…}``, ``\boxed 5``) with balanced braces;
     unclosed and empty boxes do not count. Without any box: what math-verify's
@@ -89,31 +87,51 @@ def _extract(text: str, several: bool) -> tuple[str | None, str | None]:
     """
     boxed = boxed_answer(text, several)
     if boxed is not None:
-        return boxed, None
+        return boxed
     text = _UNCLOSED_BOX.split(text, maxsplit=1)[0]
     tail = "\n".join(clean(line) for line in text[-TAIL:].splitlines())
     if not any(c.isdigit() or c in "$\\" for c in tail):
-        return None, None  # math-verify finds formulas and numbers only
-    value, error = _from_worker({"op": "extract", "text": tail})
-    return value or None, error
-
-
-def _compare(gold: str, answer: str) -> tuple[bool, str | None]:
-    """Compare as text and as integers, else in a worker."""
-    if len(answer) > LONGEST + 10 * len(gold):
-        return False, None
-    if squeeze(gold) == squeeze(answer):
-        return True, None
-    whole_gold, whole_answer = plain_integer(gold), plain_integer(answer)
-    if whole_gold is not None and whole_answer is not None:
-        return whole_gold == whole_answer, None
-    return _compare_formulas(tidy(gold), tidy(answer))
+        return None  # math-verify finds formulas and numbers only
+    return _from_worker(op="extract", text=tail) or None
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _compare_formulas(gold: str, answer: str) -> tuple[bool, str | None]:
-    value, error = _from_worker({"op": "compare", "gold": gold, "answer": answer})
-    return error is None and value is True, error
+def _compare(gold: str, answer: str) -> tuple[bool, str | None]:
+    """Return whether an answer equals the gold, and an error in one line."""
+    try:
+        return _equal(tidy(gold), tidy(answer)), None
+    except WorkerUnavailable:
+        raise  # which is no result
+    except WorkerError as error:
+        return False, str(error)
+
+
+def _equal(gold: str, answer: str) -> bool:
+    """Compare as text and as integers, else value by value: each must have its match."""
+    if squeeze(gold) == squeeze(answer):
+        return True
+    integers = plain_integer(gold), plain_integer(answer)
+    if None not in integers:
+        return integers[0] == integers[1]
+    golds, answers = values(gold, gold), [*dict.fromkeys(values(answer, gold))]
+    inner = unwrapped(answers[0]) if len(answers) == 1 else None
+    if len(golds) > 1:
+        answers = cut(inner[1]) if inner else answers  # a list in round brackets
+        if not 1 < len(answers) <= max(MAX_PARTS, 2 * len(golds)):
+            return False
+        table = [[_equal(g, a) for a in answers] for g in golds]
+        return all(map(any, table)) and all(map(any, zip(*table, strict=True)))
+    pair = unwrapped(golds[0])
+    if pair and (inner or len(answers) > 1):
+        # a tuple or an interval; a tuple may come without its brackets
+        items, parts = cut(pair[1]), cut(inner[1]) if inner else values(answer, gold)
+        same_brackets = inner is None or inner[0] == pair[0]
+        return same_brackets and len(items) == len(parts) and all(map(_equal, items, parts))
+    if len(answers) > 1 or not answers[0]:
+        return False
+    if (gold, answer) != (golds[0], answers[0]):
+        return _equal(golds[0], answers[0])
+    return _from_worker(op="compare", gold=gold, answer=answer) is True
 
 
 def grade(
@@ -134,7 +152,7 @@ def grade(
         LaTeX, several answers separated by commas. Several boxes on the last line
         that has one are one answer if the gold has several values; else the last counts.
     kind : {"math", "aime"}
-        "aime" compares integers (see `answers.aime_integer` for what counts as
+        "aime" compares integers (see `forms.integer` for what counts as
         one); "math" compares numbers by their relative distance (up to 1e-30, with
         a decimal 1e-10), other formulas by math-verify. Of several answers all must
         be present, in any order, and no other.
@@ -160,21 +178,21 @@ def grade(
         raise InvalidInputError.of("response", "type", "be text", response)
     if isinstance(gold, bool) or not str(gold).strip():
         raise InvalidInputError.of("gold", "format", "be an integer or LaTeX text", gold)
-    right = aime_integer(str(gold)) if kind == "aime" else None
-    if kind == "aime" and right is None:
+    right = integer(str(gold)) if kind == "aime" else None
+    if kind == "aime" and (right is None or right.startswith("-") or len(right) > 3):
         raise InvalidInputError.of("gold", "range", "be an integer in 0..999", gold)
     several = has_several_values(tidy(str(gold)))
     answer = None
     try:
-        answer, error = _extract(final_part(response, think_end_token), several)
-        if answer is None:
-            return Grade(False, None, error)
+        answer = _extract(final_part(response, think_end_token), several)
+        if answer is None or len(answer) > LONGEST + 10 * len(str(gold)):
+            return Grade(False, answer)
         if kind == "aime":
-            return Grade(aime_integer(answer) == right, answer)
+            return Grade(integer(answer) == right, answer)
         correct, error = _compare(str(gold), answer)
         return Grade(correct, answer, error)
-    except WorkerUnavailable as no_worker:
-        return Grade(False, answer, str(no_worker))
+    except WorkerError as error:
+        return Grade(False, answer, str(error))
 
 
 def _process_results(
