@@ -1,4 +1,4 @@
-r"""The worker that compares two formulas, and the pieces of it that need no mathematics.
+r"""The worker that compares two formulas.
 
 It runs as a process of its own, because sympy can be stopped in no other way:
 one JSON object a line comes in, one goes out. Only the standard library is
@@ -6,14 +6,14 @@ imported at the top, and nothing of this package, so that the process is ready
 in half a second and never loads the harness. ``python -m
 lm_eval_bayes.harness.grading.equivalence`` starts it by hand.
 
-Model output is untrusted. It reaches sympy through math-verify's LaTeX grammar
-only; the one ``eval`` behind that grammar (``Number("12")`` goes through sympy's
-own parser) is restricted by `_restrict_eval`, and math-verify's other extraction,
-which hands text to ``parse_expr``, is never called.
+Model output is untrusted. It reaches sympy through math-verify's LaTeX grammar;
+the one ``eval`` behind it (``Number("12")`` and ``parse_expr`` go through sympy's
+own parser) is restricted to plain numbers and symbols by `_restrict_eval`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -30,7 +30,7 @@ EXACT_TOLERANCE, DECIMAL_TOLERANCE = 1e-30, 1e-10
 MAX_DIGITS, MAX_LOG_OF_EXACT = 400, 230_000
 
 # A base, as in 12_3, and a letter that is a variable and no unit.
-_BASE = re.compile(r"\d\s*_\s*\{?\s*(\w+)")
+_BASE = re.compile(r"[\d}]\s*_\s*\{?\s*(\w+)")
 _LONE_LETTER = re.compile(r"(?<![\\A-Za-z])[A-Za-z](?![A-Za-z])")
 _HARMLESS = re.compile(
     r"(?:\s|[-+*/()]|Integer\s*\(\s*\d+\s*\)|(?:Float|Rational)\s*\(\s*'[\d.eE+-]+'\s*\)"
@@ -86,8 +86,8 @@ def _equal_numbers(gold: Any, answer: Any) -> bool | None:
     if not (isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr)):
         return None
     pair = sympy.Tuple(gold, answer)
-    if pair.free_symbols:
-        return None
+    if pair.free_symbols:  # a number equals no formula with variables
+        return None if gold.free_symbols and answer.free_symbols else False
     is_rounded = any(decimal % 1 for decimal in pair.atoms(sympy.Float))
     bound = DECIMAL_TOLERANCE if is_rounded else EXACT_TOLERANCE
     try:
@@ -139,8 +139,7 @@ def extract_by_math_verify(text: str) -> str | None:
     """Return the text that math-verify's own patterns point at in an unboxed response, or None.
 
     The patterns and their priorities are math-verify's ("final answer is", then
-    "answer:", then the last formula or number); only its step from text to
-    ``parse_expr`` is left out.
+    "answer:", then the last formula or number).
     """
     from math_verify import ExprExtractionConfig, LatexExtractionConfig
     from math_verify.parser import extract_match, get_extraction_regexes
@@ -159,18 +158,22 @@ def extract_by_math_verify(text: str) -> str | None:
     return None
 
 
-def _answer_job(job: dict[str, Any]) -> dict[str, Any]:
+def _reply(job: dict[str, Any]) -> dict[str, Any]:
     try:
         if job["op"] == "extract":
             return {"value": extract_by_math_verify(job["text"])}
         return {"value": equivalent(job["gold"], job["answer"])}
     except Exception as error:  # a failing comparison is a reply too
-        message = " ".join(str(error).split())[:200]
-        return {"error": f"{type(error).__name__}: {message}"}
+        return _failure("error", error)
+
+
+def _failure(key: str, error: Exception) -> dict[str, Any]:
+    return {key: f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
 
 
 def main() -> None:
     """Answer jobs until the input ends."""
+    import faulthandler
     import logging
     import signal
 
@@ -178,37 +181,26 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing else may speak on the answers' pipe
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    timer = getattr(signal, "setitimer", None)
-    if timer is not None:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    try:
+    # where a system has no such limit, or a lower one, that and the time limit remain
+    with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        soft = MEMORY_LIMIT if hard == resource.RLIM_INFINITY else min(MEMORY_LIMIT, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-    except (ImportError, OSError, ValueError):
-        pass  # no such limit on this system; the time limit remains
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, hard))
     try:
         import math_verify.parser  # noqa: F401
 
         _restrict_eval()
-        out.write('{"ready": true}\n')
+        reply: dict[str, Any] = {"ready": True}
     except Exception as error:
-        out.write(json.dumps({"fatal": f"{type(error).__name__}: {error}"}) + "\n")
-        return
-    finally:
-        out.flush()
+        reply = _failure("fatal", error)
+    print(json.dumps(reply), file=out, flush=True)
     for line in sys.stdin:
         job = json.loads(line)
-        if timer is not None:  # the kernel ends a runaway even where the parent was killed
-            timer(signal.ITIMER_REAL, job["limit"] + 5.0)
-        reply = _answer_job(job)
-        if timer is not None:
-            timer(signal.ITIMER_REAL, 0)
-        out.write(json.dumps(reply) + "\n")
-        out.flush()
+        # a runaway ends also where the parent was killed
+        faulthandler.dump_traceback_later(job["limit"] + 5.0, exit=True)
+        print(json.dumps(_reply(job)), file=out, flush=True)
+        faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
 _COMMA = re.compile(r"[,;]")
 _IS = re.compile(r"=|\\(?:in|equiv|Rightarrow|implies|iff)")
 _APPROXIMATELY = re.compile(r"\\(?:approx|simeq|cong|doteq)")
-_ABOUT = re.compile(r"\\text\s*\{\s*\(?\s*(?:or about|about|approx|roughly|i\.e)[^{}]*\}")
+_ABOUT = re.compile(
+    r"\\text\s*\{\s*\(?\s*(?:or about|about|approx|roughly|i\.e|since)[^{}]*\}|\(\s*(?=\\approx)"
+)
 _RELATION = re.compile(r"[=<>]|\\(?:in|equiv|leq?|geq?|ne)(?![A-Za-z])")
 _SIGNS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
@@ -27,13 +29,14 @@ _WORDS_AROUND = re.compile(
     rf"^\s*{_TEXT.pattern}\s*:?|{_TEXT.pattern}\s*(?:\^\s*\{{?[23]\}}?)?\s*$"
 )
 # Words of plain text, as in "204 minutes" and "Answer: 5".
-_WORDS = re.compile(r"(?<![\\A-Za-z{_^])[A-Za-z]{2,}(?:[ .]+[A-Za-z]+)*(?![A-Za-z(])")
+_WORDS = re.compile(
+    r"\\text\s*\{[^{}]*\}|(?<![\\A-Za-z{_^])[A-Za-z]{2,}(?:[ .]+[A-Za-z]+)*(?![A-Za-z(])"
+)
 # Words that say more than the name or the unit of a value.
 _CHANGES = re.compile(
-    r"[\d,;]|(?i:\b(?:not?|none|without|except|least|most|more|less|fewer|greater|larger|smaller"
-    r"|than|above|below|under|over|between|up|hundred|thousand|[mbtr]+illion|dozen|half|halves"
-    r"|thirds?|quarters?|double|twice|triple|times|plus|minus|negative|base|squared|cubed"
-    r"|factorial|conjugates?|any|every|all|for)\b)"
+    r"\d|(?i:\b(?:not?|none|without|except|least|most|more|less|fewer|greater|than|above|below"
+    r"|under|over|up|hundred|thousand|[mbtr]+illion|dozen|half|double|twice|triple|times|plus"
+    r"|minus|negative|base|squared|cubed|factorial|conjugate)s?\b)"
 )
 _MODULUS = re.compile(
     r"\\pmod\s*\{[^{}]*\}|\\text\s*\{\s*\(?mod[^{}]*\}|\([^\da-z()]*(?:text\{)?b?mod[^()]*\)"
@@ -64,9 +67,9 @@ def cut(text: str, mark: re.Pattern[str] = _COMMA) -> list[str]:
     return [part for start, end in ends if (part := text[start:end].strip())] or [""]
 
 
-def unwrapped(text: str, brackets: tuple[str, ...] = _BRACKETS) -> tuple[str, str] | None:
+def unwrapped(text: str) -> tuple[str, str] | None:
     """Return the brackets around all of a text, and its inside; None if there are none."""
-    for pair in brackets:
+    for pair in _BRACKETS:
         left, right = pair[: len(pair) // 2], pair[len(pair) // 2 :]
         if text.startswith(left) and text.endswith(right) and len(text) > len(pair):
             inside = text[len(left) : -len(right)]
@@ -99,9 +102,7 @@ def values(text: str, gold: str) -> list[str]:
     if "mod" not in gold:
         text = _MODULUS.sub("", text)
     if not _letters(gold):
-        pieces = re.split(rf"({_TEXT.pattern.replace('(', '(?:')})", text)
-        pieces[::2] = [_WORDS.sub(r"\\text{\g<0>}", piece) for piece in pieces[::2]]
-        text = "".join(pieces)
+        text = _WORDS.sub(lambda m: m[0] if m[0][0] == "\\" else rf"\text{{{m[0]}}}", text)
     if not has_several_values(gold):
         text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
     found: list[str] = []
@@ -128,15 +129,11 @@ def _stated(part: str, gold: str) -> str:
     exact = cut(part, _APPROXIMATELY)[0]
     sides = [exact] if _RELATION.search(gold) else cut(exact, _IS)[::-1]
     if not _letters(gold):
-        sides = [*takewhile(_is_number, sides)] or sides[:1]
+        sides = [*takewhile(lambda s: _VALUE.search(s) and not _letters(s), sides)] or sides[:1]
         sides = [side for side in sides if not _DECIMAL.search(side)] or sides
     if plain_integer(gold):
         sides = [side for side in sides if plain_integer(side)] or sides
     return sides[0]
-
-
-def _is_number(side: str) -> bool:
-    return not _letters(side) and _VALUE.search(side) is not None
 
 
 def _without_words(value: str, gold: str) -> str:
@@ -148,9 +145,8 @@ def _without_words(value: str, gold: str) -> str:
         if not rest:
             return value
         is_function = around.start() == 0 and rest[0] == "(" and words[-1:] not in (" ", ":")
-        if gold_words and words.strip() not in gold_words:
-            return ""
-        if not gold_words and (_CHANGES.search(words) or is_function):
+        is_unlike = words.strip() not in gold_words if gold_words else _CHANGES.search(words)
+        if is_unlike or is_function:
             return ""
         value = rest
     return value if gold_words or "\\text" not in value else ""

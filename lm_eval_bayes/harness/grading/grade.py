@@ -63,20 +63,6 @@ class Grade(Record):
     error: str | None = None
 
 
-def _from_worker(**job: str) -> Any:
-    """Return what a worker makes of a job.
-
-    Raises
-    ------
-    WorkerError
-        If there is no result; the message says why, in one line.
-    """
-    reply = POOL.run(job, TIMEOUT)
-    if "error" in reply:
-        raise WorkerError(reply["error"])
-    return reply["value"]
-
-
 def _extract(text: str, several: bool) -> str | None:
     r"""Return the answer that a text gives.
 
@@ -92,7 +78,7 @@ def _extract(text: str, several: bool) -> str | None:
     tail = "\n".join(clean(line) for line in text[-TAIL:].splitlines())
     if not any(c.isdigit() or c in "$\\" for c in tail):
         return None  # math-verify finds formulas and numbers only
-    return _from_worker(op="extract", text=tail) or None
+    return POOL.run({"op": "extract", "text": tail}, TIMEOUT) or None
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -100,8 +86,6 @@ def _compare(gold: str, answer: str) -> tuple[bool, str | None]:
     """Return whether an answer equals the gold, and an error in one line."""
     try:
         return _equal(tidy(gold), tidy(answer)), None
-    except WorkerUnavailable:
-        raise  # which is no result
     except WorkerError as error:
         return False, str(error)
 
@@ -125,13 +109,13 @@ def _equal(gold: str, answer: str) -> bool:
     if pair and (inner or len(answers) > 1):
         # a tuple or an interval; a tuple may come without its brackets
         items, parts = cut(pair[1]), cut(inner[1]) if inner else values(answer, gold)
-        same_brackets = inner is None or inner[0] == pair[0]
+        same_brackets = (inner or unwrapped(answer) or pair)[0] == pair[0]
         return same_brackets and len(items) == len(parts) and all(map(_equal, items, parts))
     if len(answers) > 1 or not answers[0]:
         return False
     if (gold, answer) != (golds[0], answers[0]):
         return _equal(golds[0], answers[0])
-    return _from_worker(op="compare", gold=gold, answer=answer) is True
+    return POOL.run({"op": "compare", "gold": gold, "answer": answer}, TIMEOUT) is True
 
 
 def grade(
@@ -191,7 +175,7 @@ def grade(
             return Grade(integer(answer) == right, answer)
         correct, error = _compare(str(gold), answer)
         return Grade(correct, answer, error)
-    except WorkerError as error:
+    except (WorkerError, WorkerUnavailable) as error:
         return Grade(False, answer, str(error))
 
 
@@ -202,14 +186,11 @@ def _process_results(
         sentence = f"the questions lack the field 'answer'; they have: {', '.join(map(str, doc))}"
         raise DatasetUnavailableError(sentence, "missing-key", "answer", list(doc))
     try:
-        outcome = grade(results[0], doc["answer"], kind=kind)
+        graded = grade(results[0], doc["answer"], kind=kind)
     except Exception as error:  # an error on one question must not end the others
-        outcome = Grade(False, None, f"{type(error).__name__}: {error_line(error)}")
-    return {
-        "exact_match": int(outcome.correct),
-        "answer": outcome.answer,
-        "grading_error": outcome.error,
-    }
+        graded = Grade(False, None, f"{type(error).__name__}: {error_line(error)}")
+    correct = int(graded.correct)
+    return {"exact_match": correct, "answer": graded.answer, "grading_error": graded.error}
 
 
 def process_results_aime(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
