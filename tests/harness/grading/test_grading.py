@@ -8,7 +8,7 @@ import re
 
 import pytest
 from _support.errors import refused
-from _support.paths import SHARED
+from _support.paths import REPOSITORY, SHARED
 
 from lm_eval_bayes.errors import DatasetUnavailableError
 from lm_eval_bayes.harness.grading.grade import (
@@ -37,6 +37,8 @@ def questions(name: str) -> list[dict]:
 
 def graded_cases(name: str) -> list[dict]:
     path = SHARED / "cases" / f"{name}.jsonl"
+    if name == "grading_cases":
+        path = REPOSITORY / "examples" / f"{name}.jsonl"
     if not path.exists():
         pytest.skip(f"the graded cases are not there: {path.name}")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -79,18 +81,47 @@ def test_the_gold_of_every_question_is_correct_and_a_changed_one_is_wrong(name):
             )
 
 
+#: Right and wrong spellings of a gold, and of each of its values.
+RIGHT_WHOLE = [
+    r"\text{The answer is }%s", r"\color{blue}{%s}", r"{\Large %s}", r"\mathbf{%s}", "$%s$",
+    r"\underline{%s}", "f(3) = %s", r"%s\text{ units}", r"\bigl\{%s\bigr\}",
+]  # fmt: skip
+RIGHT_PARTS = [
+    r"\left(%s\right)",
+    r"%s\,",
+    "x = %s",
+    r"0 + \left(%s\right)",
+    r"\dfrac{2\cdot(%s)}{2}",
+]
+WRONG_WHOLE = [
+    r"\text{at least }%s", r"%s\text{ million}", r"\text{not }%s", "%s+1", "%s,0", "%s_7", "2(%s)",
+]  # fmt: skip
+WRONG_PARTS = ["x > %s", "%s k", r"%s\pi"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["brumo_2025", "hmmt_feb_2025"])
-def test_the_gold_written_in_another_way_is_correct(name):
+@pytest.mark.parametrize("name", SETS)
+def test_every_gold_in_right_and_wrong_spellings(name):
+    kind = SETS[name]
     for doc in questions(name):
-        gold = doc["answer"]
+        gold = str(doc["answer"])
         parts = gold.split(",")  # no gold here has a comma of another kind
-        for rewritten in (
-            ", ".join(rf"0 + \left({part}\right)" for part in parts),
-            ", ".join(rf"\dfrac{{2 \cdot ({part})}}{{2}}" for part in reversed(parts)),
-            rf"\left\{{ {gold} \right\}}" if len(parts) > 1 else rf"x = {gold}",
-        ):
-            assert grade(boxed(rewritten), gold) == Grade(True, rewritten), rewritten
+        right = [form % gold for form in RIGHT_WHOLE]
+        right += [
+            gold.replace("-", "\u2212").replace(r"\pi", "π"),
+            gold.replace(r"\frac", r"\dfrac"),
+        ]
+        # an AIME answer is a plain integer, not a sum nor a fraction
+        right += [
+            ", ".join(f % part for part in parts) for f in RIGHT_PARTS[: 3 if kind == "aime" else 5]
+        ]
+        right.append(r" \text{ or } ".join(f"x = {part}" for part in reversed(parts)))
+        wrong = [form % gold for form in WRONG_WHOLE]
+        wrong += [", ".join(form % part for part in parts) for form in WRONG_PARTS if gold != "0"]
+        grades = {answer: grade(boxed(answer), gold, kind=kind) for answer in (*right, *wrong)}
+        assert [answer for answer in right if not grades[answer].correct] == []
+        assert [answer for answer in wrong if grades[answer].correct] == []
+        assert not any(graded.error for graded in grades.values())
 
 
 @pytest.mark.parametrize(
@@ -100,6 +131,8 @@ def test_the_gold_written_in_another_way_is_correct(name):
         ("grading_holds", 494, 25, 0),
         # three boxless sentences in plain text, a percentage behind one, named pairs in a gold
         ("grading", 109, 1, 5),
+        # a ratio with a braced colon, a union of sets of one number
+        ("grading_cases", 339, 1, 2),
     ],
 )
 def test_graded_answers(name, size, every, false_negatives):
