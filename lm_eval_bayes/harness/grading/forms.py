@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import takewhile
 
 from lm_eval_bayes.rubric.answers import AND, plain_integer, tidy
@@ -78,8 +79,9 @@ def unwrapped(text: str) -> tuple[str, str] | None:
     return None
 
 
+@lru_cache(maxsize=1000)
 def has_several_values(gold: str) -> bool:
-    """Return whether a gold is a list or a tuple."""
+    """Return whether a tidy gold is a list or a tuple."""
     inner = unwrapped(gold)
     inside = AND.sub(",", inner[1] if inner else gold)
     return not _THOUSANDS.fullmatch(inside) and (len(cut(inside)) > 1 or bool(_SIGNS.search(gold)))
@@ -152,6 +154,7 @@ def _without_words(value: str, gold: str) -> str:
     return value if gold_words or "\\text" not in value else ""
 
 
+@lru_cache(maxsize=1000)
 def integer(text: str) -> str | None:
     r"""Return the digits of the one plain integer that an answer states, or None.
 
