@@ -89,12 +89,12 @@ def _equal_numbers(gold: Any, answer: Any) -> bool | None:
     if pair.free_symbols:  # a number equals no formula with variables
         return None if gold.free_symbols and answer.free_symbols else False
     is_rounded = any(decimal % 1 for decimal in pair.atoms(sympy.Float))
-    bound = DECIMAL_TOLERANCE if is_rounded else EXACT_TOLERANCE
+    tolerance = DECIMAL_TOLERANCE if is_rounded else EXACT_TOLERANCE
     try:
         x, y = (number.evalf(60, strict=True) for number in pair)
         if not (x.is_finite and y.is_finite):
             return None
-        if abs(x - y) > bound * max(abs(x), abs(y)):
+        if abs(x - y) > tolerance * max(abs(x), abs(y)):
             return False
         if is_rounded or gold == answer or abs(sympy.log(x)) > MAX_LOG_OF_EXACT:
             return True
@@ -145,8 +145,7 @@ def extract_by_math_verify(text: str) -> str | None:
     from math_verify.parser import extract_match, get_extraction_regexes
 
     configs = [LatexExtractionConfig(boxed_match_priority=-1), ExprExtractionConfig()]
-    regexes = get_extraction_regexes(configs)
-    patterns = [(rank, p, config) for group, config in regexes for p, rank in group]
+    patterns = [(r, p, c) for group, c in get_extraction_regexes(configs) for p, r in group]
     for rank in sorted({rank for rank, _, _ in patterns}):
         matches = [(m, c) for r, p, c in patterns if r == rank for m in p.finditer(text)]
         matches.sort(key=lambda entry: (entry[0].end(), -entry[0].start()), reverse=True)
@@ -158,11 +157,12 @@ def extract_by_math_verify(text: str) -> str | None:
     return None
 
 
+_JOBS: dict[str, Any] = {"extract": extract_by_math_verify, "compare": equivalent}
+
+
 def _reply(job: dict[str, Any]) -> dict[str, Any]:
     try:
-        if job["op"] == "extract":
-            return {"value": extract_by_math_verify(job["text"])}
-        return {"value": equivalent(job["gold"], job["answer"])}
+        return {"value": _JOBS[job["op"]](*job["texts"])}
     except Exception as error:  # a failing comparison is a reply too
         return _failure("error", error)
 

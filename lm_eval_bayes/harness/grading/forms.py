@@ -13,8 +13,8 @@ from itertools import takewhile
 
 from lm_eval_bayes.rubric.answers import AND, plain_integer, tidy
 
-_SETS = ("{}", r"\{\}")
-_BRACKETS = (*_SETS, "()", "[]", "[)", "(]")
+_SETS = (("{", "}"), (r"\{", r"\}"))
+_BRACKETS = (*_SETS, ("(", ")"), ("[", "]"), ("[", ")"), ("(", "]"))
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
 _COMMA = re.compile(r"[,;]")
 _IS = re.compile(r"=|\\(?:in|equiv|Rightarrow|implies|iff)")
@@ -25,10 +25,9 @@ _ABOUT = re.compile(
 _RELATION = re.compile(r"[=<>]|\\(?:in|equiv|leq?|geq?|ne)(?![A-Za-z])")
 _SIGNS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
-_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-_WORDS_AROUND = re.compile(
-    rf"^\s*{_TEXT.pattern}\s*:?|{_TEXT.pattern}\s*(?:\^\s*\{{?[23]\}}?)?\s*$"
-)
+_T = r"\\text\s*\{([^{}]*)\}"
+_TEXT = re.compile(_T)
+_WORDS_AROUND = re.compile(rf"^\s*{_T}\s*:?|{_T}\s*(?:\^\s*\{{?[23]\}}?)?\s*$")
 # Words of plain text, as in "204 minutes" and "Answer: 5".
 _WORDS = re.compile(
     r"\\text\s*\{[^{}]*\}|(?<![\\A-Za-z{_^])[A-Za-z]{2,}(?:[ .]+[A-Za-z]+)*(?![A-Za-z(])"
@@ -39,9 +38,7 @@ _CHANGES = re.compile(
     r"|under|over|up|hundred|thousand|[mbtr]+illion|dozen|half|double|twice|triple|times|plus"
     r"|minus|negative|base|squared|cubed|factorial|conjugate)s?\b)"
 )
-_MODULUS = re.compile(
-    r"\\pmod\s*\{[^{}]*\}|\\text\s*\{\s*\(?mod[^{}]*\}|\([^\da-z()]*(?:text\{)?b?mod[^()]*\)"
-)
+_MODULUS = re.compile(r"\\pmod\s*\{[^{}]*\}|\(\W*(?:text\W+)?b?mod[^()]*\)")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\s*\{[a-z]+\*?\}(?:\s*\{[lcr|]*\})?|&")
 _VALUE = re.compile(r"(?<!_)(?<!_\{)\d|\\(?:pi|infty)")
 _DECIMAL = re.compile(r"\.\d|\\[lc]?dots|\.{3}")
@@ -68,14 +65,13 @@ def cut(text: str, mark: re.Pattern[str] = _COMMA) -> list[str]:
     return [part for start, end in ends if (part := text[start:end].strip())] or [""]
 
 
-def unwrapped(text: str) -> tuple[str, str] | None:
+def unwrapped(text: str) -> tuple[tuple[str, str], str] | None:
     """Return the brackets around all of a text, and its inside; None if there are none."""
-    for pair in _BRACKETS:
-        left, right = pair[: len(pair) // 2], pair[len(pair) // 2 :]
-        if text.startswith(left) and text.endswith(right) and len(text) > len(pair):
+    for left, right in _BRACKETS:
+        if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
             inside = text[len(left) : -len(right)]
             if all(depth >= 0 for _, depth in _at_depth(inside)):
-                return pair, inside.strip()
+                return (left, right), inside.strip()
     return None
 
 

@@ -34,14 +34,10 @@ TIMEOUT = 5.0
 TAIL = 1500
 #: An answer longer than this many characters plus ten times the gold is wrong unseen.
 LONGEST = 1000
-#: What stands before the answer in a worked solution of GSM8K and of tasks made like it.
-_SOLUTION_MARK = "####"
 # A box that is not empty, in a text without a closed one.
 _UNCLOSED_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(?!\s*\})")
 #: An answer with more values than this is none to a contest question.
 MAX_PARTS = 40
-#: The number of cached comparisons.
-CACHE_SIZE = 20_000
 
 
 @dataclass(frozen=True)
@@ -71,17 +67,16 @@ def _extract(text: str, several: bool) -> str | None:
     own patterns find in the last 1,500 characters, or those before an unclosed
     box ("the final answer is", else the last formula or number).
     """
-    boxed = boxed_answer(text, several)
-    if boxed is not None:
+    if (boxed := boxed_answer(text, several)) is not None:
         return boxed
     text = _UNCLOSED_BOX.split(text, maxsplit=1)[0]
     tail = "\n".join(clean(line) for line in text[-TAIL:].splitlines())
     if not any(c.isdigit() or c in "$\\" for c in tail):
         return None  # math-verify finds formulas and numbers only
-    return POOL.run({"op": "extract", "text": tail}, TIMEOUT) or None
+    return POOL.run({"op": "extract", "texts": [tail]}, TIMEOUT) or None
 
 
-@lru_cache(maxsize=CACHE_SIZE)
+@lru_cache(maxsize=20_000)
 def _compare(gold: str, answer: str) -> tuple[bool, str | None]:
     """Return whether an answer equals the gold, and an error in one line."""
     try:
@@ -115,7 +110,7 @@ def _equal(gold: str, answer: str) -> bool:
         return False
     if (gold, answer) != (golds[0], answers[0]):
         return _equal(golds[0], answers[0])
-    return POOL.run({"op": "compare", "gold": gold, "answer": answer}, TIMEOUT) is True
+    return POOL.run({"op": "compare", "texts": [gold, answer]}, TIMEOUT) is True
 
 
 def grade(
@@ -165,10 +160,9 @@ def grade(
     right = integer(str(gold)) if kind == "aime" else None
     if kind == "aime" and (right is None or right.startswith("-") or len(right) > 3):
         raise InvalidInputError.of("gold", "range", "be an integer in 0..999", gold)
-    several = has_several_values(tidy(str(gold)))
-    answer = None
+    text, answer = final_part(response, think_end_token), None
     try:
-        answer = _extract(final_part(response, think_end_token), several)
+        answer = _extract(text, has_several_values(tidy(str(gold))))
         if answer is None or len(answer) > LONGEST + 10 * len(str(gold)):
             return Grade(False, answer)
         if kind == "aime":
@@ -294,7 +288,7 @@ def gold_answer(target: str) -> str:
     """
     answer = boxed_answer(target, several=True)
     if answer is None:
-        answer = target.rpartition(_SOLUTION_MARK)[2].strip()
+        answer = target.rpartition("####")[2].strip()  # as in GSM8K
     if not answer:
         raise InvalidInputError.of("target", "missing", "hold the right answer", target)
     return answer

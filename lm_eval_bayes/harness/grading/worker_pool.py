@@ -67,9 +67,6 @@ class _Worker:
             ready = self.request({"path": path, "file": str(_WORKER_FILE)}, START_LIMIT)
             if not ready.get("ready"):
                 raise WorkerUnavailable(f"the grading process cannot start: {ready.get('fatal')}")
-        except WorkerDied as error:
-            self.stop()
-            raise WorkerUnavailable("the grading process ended as soon as it started") from error
         except BaseException:
             self.stop()
             raise
@@ -167,7 +164,7 @@ class WorkerPool:
         Parameters
         ----------
         job : dict
-            ``op`` and its fields, as `equivalence` reads them.
+            ``op`` and ``texts``, as `equivalence` reads them.
         limit : float
             Seconds, from when a worker is free.
 
