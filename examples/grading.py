@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,10 @@ def table(paths: list[Path]) -> str:
     lines = ["| grader | " + " | ".join(heads) + " |", "|---|" + "---|" * len(paths)]
     for name, load in GRADERS.items():
         try:
-            grader = load()
-        except (ImportError, AttributeError, TypeError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of how their sources are written
+                grader = load()
+        except (ImportError, AssertionError) as error:
             print(f"{name} is left out: {error}", file=sys.stderr)
             continue
         counts = (errors(grader, cases) for cases in files)
@@ -137,7 +139,6 @@ def main() -> None:
     options = parser.parse_args()
     if options.matharena:
         sys.path.insert(0, str(options.matharena))
-    logging.disable(logging.CRITICAL)
     rows = table([*options.cases, OWN_CASES])
     print(rows)
     if options.write:
