@@ -11,17 +11,13 @@ import unicodedata
 
 #: The marker that closes the thinking part of most reasoning models.
 THINK_END = "</think>"
-#: Markers before and after the thinking; the last are harmony's, with and without special tokens.
-_THINKING = (
-    ("<think>", THINK_END),
-    ("<thinking>", "</thinking>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
-    ("assistantanalysis", "assistantfinal"),
+#: Markers that close the thinking; the last are harmony's, with and without special tokens.
+_THINK_ENDS = (
+    *(THINK_END, "</thinking>", "</reasoning>", "</seed:think>", "[/THINK]", "◁/think▷"),
+    *("<|channel|>final<|message|>", "assistantfinal"),
 )
+#: Those that open it.
+_THINK_STARTS = [end.replace("/", "").replace("final", "analysis") for end in _THINK_ENDS]
 
 #: Boxes on one line further apart than this are not one answer: the later one replaces the earlier.
 BOX_GAP = 100
@@ -56,9 +52,9 @@ def final_part(text: str, think_end_token: str | int | None = None) -> str:
     """
     if think_end_token and isinstance(think_end_token, str):
         text = text.rpartition(think_end_token)[2]
-    for _, end in _THINKING:
+    for end in _THINK_ENDS:
         text = text.rpartition(end)[2]
-    if any(start in text for start, _ in _THINKING):
+    if any(start in text for start in _THINK_STARTS):
         return ""
     return text.replace("<|begin_of_box|>", r"\boxed{").replace("<|end_of_box|>", "}")
 
@@ -170,9 +166,8 @@ def boxed_answer(text: str, several: bool = False) -> str | None:
     last_boxes = [boxes[-1]]
     for box in reversed(boxes[:-1]):
         between = text[box[1] : last_boxes[-1][0]]
-        if len(between) > BOX_GAP or (not several and between.strip()):
-            break
-        if "\n" in between and _SPACING.sub("", AND.sub("", between)):
+        words = _SPACING.sub("", AND.sub("", between)) if several else between.strip(" \t")
+        if len(between) > BOX_GAP or (words and ("\n" in between or not several)):
             break
         last_boxes.append(box)
     parts = [" ".join(clean(content).split()) for _, _, content in reversed(last_boxes)]
@@ -192,22 +187,19 @@ _STYLE = re.compile(
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm|tt|sf|normal)?|mbox|mathrm)\s*(" + _GROUP + ")")
 _REPEATING = re.compile(r"(\d{1,30})\.(\d{0,30})\\overline\s*\{(\d{1,30})\}")
 _THOUSANDS_SPACE = re.compile(r"(?<=\d)(?:\\,|~|\\ )(?=\d{3}(?!\d))")
-_FORMS = [
-    (re.compile(pattern), form)
-    for pattern, form in (
-        (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\\h?space\*?\{[^{}]*\}", " "),
-        (r"\\[dtc](frac|binom)(?![A-Za-z])", r"\\\1"),
-        (r"\\operatorname\*?\s*\{\s*([A-Za-z]+)\s*\}", r"\\\1 "),
-        (r"\^\s*\\circ|\^\s*\{\s*\\circ\s*\}|\\degrees?(?![A-Za-z])|°", r"^{\\circ}"),
-        (r"\\text\s*\{\s*(?:percent\w*)\s*\}|\bpercent\w*|(?<!\\)%", r"\\%"),
-        (r"(?<![\\A-Za-z])(sqrt|pi|ln|log|exp|sin|cos|tan|infty)(?![A-Za-z])", r"\\\1 "),
-        (r"(\\sqrt\s*|\^\s*)(\([^()]*\))", r"\1{\2}"),
-        (r"\\log\s*_\s*\{?e(?![A-Za-z])\}?", r"\\ln "),
-        (r"<=", r"\\le "),
-        (r">=", r"\\ge "),
-        (r"!=|\\not\s*=", r"\\ne "),
-    )
-]
+_FORMS = (
+    (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\\h?space\*?\{[^{}]*\}", " "),
+    (r"\\[dtc](frac|binom)(?![A-Za-z])", r"\\\1"),
+    (r"\\operatorname\*?\s*\{\s*([A-Za-z]+)\s*\}", r"\\\1 "),
+    (r"\^\s*\\circ|\^\s*\{\s*\\circ\s*\}|\\degrees?(?![A-Za-z])|°", r"^{\\circ}"),
+    (r"\\text\s*\{\s*(?:percent\w*)\s*\}|\bpercent\w*|(?<!\\)%", r"\\%"),
+    (r"(?<![\\A-Za-z])(sqrt|pi|ln|log|exp|sin|cos|tan|infty)(?![A-Za-z])", r"\\\1 "),
+    (r"(\\sqrt\s*|\^\s*)(\([^()]*\))", r"\1{\2}"),
+    (r"\\log\s*_\s*\{?e(?![A-Za-z])\}?", r"\\ln "),
+    (r"<=", r"\\le "),
+    (r">=", r"\\ge "),
+    (r"!=|\\not\s*=", r"\\ne "),
+)
 
 
 def _text_or_content(match: re.Match[str]) -> str:
@@ -240,7 +232,7 @@ def tidy(answer: str) -> str:
     answer = _THOUSANDS_SPACE.sub("", clean(answer).replace("{,}", ","))
     answer = _TEXT.sub(_text_or_content, _STYLE.sub("", answer))
     for pattern, form in _FORMS:
-        answer = pattern.sub(form, answer)
+        answer = re.sub(pattern, form, answer)
     for _ in range(3):  # fractions in fractions
         answer = _FIRST_ARGUMENT.sub(r"\\\1{\2}", answer)
         answer = _SECOND_ARGUMENT.sub(r"\1{\2}", answer)
@@ -253,8 +245,7 @@ def squeeze(answer: str) -> str:
     return re.sub(r"(?<![0-9A-Za-z,])\s+|\s+(?![0-9A-Za-z])", "", tidy(answer))
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+_INTEGER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)")
 
 
 def plain_integer(answer: str) -> str | None:
@@ -263,9 +254,7 @@ def plain_integer(answer: str) -> str | None:
     A string, because Python refuses to read integers of thousands of digits.
     """
     text = squeeze(answer)
-    if _THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
     if not _INTEGER.fullmatch(text):
         return None
-    digits = text.lstrip("+-").lstrip("0") or "0"
+    digits = text.replace(",", "").lstrip("+-").lstrip("0") or "0"
     return "-" + digits if text[0] == "-" and digits != "0" else digits

@@ -54,6 +54,7 @@ def test_the_final_part_follows_the_last_marker(text, own, expected):
         (r"\boxed{\text{so } \boxed{5}}", "5"),
         (r"\\[ \\boxed{5} \\]", "5"),
         (r"\boxed{2} \boxed{3}", "2, 3"),
+        ("\\boxed{2}\n\\boxed{3}", "3"),
         (r"\boxed{}", None),
         (r"\boxed", None),
         ("boxed{5}", None),
