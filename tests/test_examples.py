@@ -19,6 +19,7 @@ SLOW = {
     "calibration.py",
     "clusters.py",
     "evidence.py",
+    "grading.py",
     "intervals_elsewhere.py",
     "majority_votes.py",
     "noise.py",

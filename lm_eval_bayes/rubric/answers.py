@@ -11,6 +11,13 @@ import unicodedata
 
 #: The marker that closes the thinking part of most reasoning models.
 THINK_END = "</think>"
+#: Markers that close the thinking; the last are harmony's, with and without special tokens.
+_THINK_ENDS = (
+    *(THINK_END, "</thinking>", "</reasoning>", "</seed:think>", "[/THINK]", "◁/think▷"),
+    *("<|channel|>final<|message|>", "assistantfinal"),
+)
+#: Those that open it.
+_THINK_STARTS = [end.replace("/", "").replace("final", "analysis") for end in _THINK_ENDS]
 
 #: Boxes on one line further apart than this are not one answer: the later one replaces the earlier.
 BOX_GAP = 100
@@ -24,42 +31,60 @@ _BARE = re.compile(
 
 
 def final_part(text: str, think_end_token: str | int | None = None) -> str:
-    """Return what follows the last end-of-thinking marker, or all of the text without one.
+    r"""Return the answer part of a response: what follows its thinking.
+
+    The thinking ends at the last marker that closes one. A response that opens another and does
+    not close it, such as one that was cut off, has no answer part. The content of the answer
+    box of GLM's models stands in a ``\boxed{…}``.
 
     Parameters
     ----------
     text : str
         A whole response.
     think_end_token : str, int or None
-        The model's own marker, looked for besides ``</think>``. The number of a
+        The model's own marker, looked for besides the known ones. The number of a
         token, which the harness allows too, says nothing about text and is ignored.
 
     Examples
     --------
-    >>> final_part("maybe 4? </think> It is 5.")
-    ' It is 5.'
+    >>> final_part("maybe 4? </think> It is 5."), final_part("<think> maybe 4?")
+    (' It is 5.', '')
     """
     if think_end_token and isinstance(think_end_token, str):
         text = text.rpartition(think_end_token)[2]
-    return text.rpartition(THINK_END)[2]
+    for end in _THINK_ENDS:
+        text = text.rpartition(end)[2]
+    if any(start in text for start in _THINK_STARTS):
+        return ""
+    return text.replace("<|begin_of_box|>", r"\boxed{").replace("<|end_of_box|>", "}")
 
 
-# Full-width signs, the minus sign, and signs with a LaTeX command. NFKC would turn 10² into 102.
-_PLAIN = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {
-    ord(sign): plain
-    for sign, plain in {
-        "\u2212": "-",
-        "²": "^{2}",
-        "³": "^{3}",
-        "×": "\\times ",
-        "·": "\\cdot ",
-        "∞": "\\infty ",
-    }.items()
-}
+# Signs that Unicode does not decompose, as LaTeX.
+_SIGNS = {
+    "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2212": "-", "\u3002": ".",
+    "×": r"\times ", "·": r"\cdot ", "÷": r"\div ", "\u2215": "/", "∞": r"\infty ", "π": r"\pi ",
+    "√": r"\sqrt ", "±": r"\pm ", "≈": r"\approx ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
+    "≡": r"\equiv ", "∈": r"\in ", "∪": r"\cup ",
+}  # fmt: skip
+_SPACED_THOUSANDS = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_ROOT = re.compile(r"√\s*(\d+)")
+_SCRIPTS = re.compile("[²³¹⁰ⁱ⁴-ⁿ]+|[₀-₎]+|[^\x00-\x7f]")
+
+
+def _as_latex(match: re.Match[str]) -> str:
+    """Return what NFKC makes of a sign, with the place or the fraction that NFKC forgets."""
+    sign = match.group()
+    form = unicodedata.decomposition(sign[0]).partition(">")[0]
+    plain = "".join(_SIGNS.get(c, c) for c in unicodedata.normalize("NFKC", sign))
+    if form in ("<super", "<sub"):  # NFKC would turn 10² into 102
+        return ("^{" if form == "<super" else "_{") + plain + "}"
+    if form == "<fraction":
+        return r"\frac{{{}}}{{{}}}".format(*plain.split("\u2044"))
+    return plain if form in ("<font", "<wide", "<narrow") or sign in _SIGNS else sign
 
 
 def clean(text: str) -> str:
-    """Drop invisible characters (NUL, direction marks, joiners); write full-width signs in ASCII.
+    """Drop invisible characters (NUL, direction marks, joiners); write signs as ASCII has them.
 
     Examples
     --------
@@ -67,7 +92,8 @@ def clean(text: str) -> str:
     '33'
     """
     if not text.isascii():
-        text = text.translate(_PLAIN)
+        text = _ROOT.sub(r"\\sqrt{\1}", _SPACED_THOUSANDS.sub("", text))
+        text = _SCRIPTS.sub(_as_latex, text)
     if text.isprintable():
         return text
     return "".join(
@@ -106,20 +132,28 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
     return boxes
 
 
+#: "and" or "or" between the values of an answer.
+AND = re.compile(
+    r"\\(?:text|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![\\A-Za-z])(?:and|or)(?![A-Za-z])"
+)
+# What may stand between two boxes of one answer, on other lines too.
+_SPACING = re.compile(r"\\q?quad(?![A-Za-z])|\\[,;:! \[\]()]|[\s,;$&]|\\\\")
+
+
 def boxed_answer(text: str, several: bool = False) -> str | None:
     r"""Return the content of the last ``\boxed{…}`` or ``\fbox{…}``, or None.
 
-    Braces are balanced, escaped braces left alone, unclosed and empty boxes
-    ignored. Boxes with nothing but spaces between them are joined by ", " (equal
-    ones once).
+    Braces are balanced, escaped braces left alone, unclosed and empty boxes ignored. Boxes with
+    nothing but spaces between them are joined by ", " (equal ones once).
 
     Parameters
     ----------
     text : str
         A response after its thinking.
     several : bool
-        Whether the answer has several values: all boxes on the last line that has one
-        are then joined, unless more than ``BOX_GAP`` characters stand between them.
+        Whether the answer has several values: all boxes on the last line that has one, and those
+        before with only "and", "or" and spacing between them, are then joined too, unless more
+        than ``BOX_GAP`` characters stand between them.
 
     Examples
     --------
@@ -132,48 +166,86 @@ def boxed_answer(text: str, several: bool = False) -> str | None:
     last_boxes = [boxes[-1]]
     for box in reversed(boxes[:-1]):
         between = text[box[1] : last_boxes[-1][0]]
-        if len(between) > BOX_GAP or "\n" in between or (between.strip() and not several):
+        words = _SPACING.sub("", AND.sub("", between)) if several else between.strip(" \t")
+        if len(between) > BOX_GAP or (words and ("\n" in between or not several)):
             break
         last_boxes.append(box)
     parts = [" ".join(clean(content).split()) for _, _, content in reversed(last_boxes)]
     return ", ".join(dict.fromkeys(part for part in parts if part)) or None
 
 
-_WRAPPERS = re.compile(
-    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|bm|operatorname)\s*\{([^{}]*)\}"
+_GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+_ARGUMENT = r"\s*(\\(?!sqrt|frac|binom)[A-Za-z]+|[A-Za-z0-9])"
+_FIRST_ARGUMENT = re.compile(r"\\(frac|binom|sqrt(?:\s*\[[^\]]*\])?)(?![A-Za-z])" + _ARGUMENT)
+_SECOND_ARGUMENT = re.compile(r"(\\(?:frac|binom)\s*" + _GROUP + ")" + _ARGUMENT)
+_STYLE = re.compile(
+    r"\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\s*\.?"
+    r"|\\(?:(?:display|text|script)style|boldsymbol|bm|math(?:bf|it|sf|tt)|underline|normalsize"
+    r"|small|large|Large|LARGE|huge|Huge)(?![A-Za-z])"
+    r"|\\(?:(?:text)?color|tag\*?|label)\s*\{[^{}]*\}|\\[()\[\]!]|(?<!\\)\$|\\\$"
 )
-_NOTHING = re.compile(
-    r"\\(?:left|right|displaystyle|boldsymbol)(?![A-Za-z])|\\[()\[\]!]|(?<!\\)\$|\\\$"
+_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|tt|sf|normal)?|mbox|mathrm)\s*(" + _GROUP + ")")
+_REPEATING = re.compile(r"(\d{1,30})\.(\d{0,30})\\overline\s*\{(\d{1,30})\}")
+_THOUSANDS_SPACE = re.compile(r"(?<=\d)(?:\\,|~|\\ )(?=\d{3}(?!\d))")
+_FORMS = (
+    (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![A-Za-z])|\\h?space\*?\{[^{}]*\}", " "),
+    (r"\\[dtc](frac|binom)(?![A-Za-z])", r"\\\1"),
+    (r"\\operatorname\*?\s*\{\s*([A-Za-z]+)\s*\}", r"\\\1 "),
+    (r"\^\s*\\circ|\^\s*\{\s*\\circ\s*\}|\\degrees?(?![A-Za-z])|°", r"^{\\circ}"),
+    (r"\\text\s*\{\s*(?:percent\w*)\s*\}|\bpercent\w*|(?<!\\)%", r"\\%"),
+    (r"(?<![\\A-Za-z])(sqrt|pi|ln|log|exp|sin|cos|tan|infty)(?![A-Za-z])", r"\\\1 "),
+    (r"(\\sqrt\s*|\^\s*)(\([^()]*\))", r"\1{\2}"),
+    (r"\\log\s*_\s*\{?e(?![A-Za-z])\}?", r"\\ln "),
+    (r"<=", r"\\le "),
+    (r">=", r"\\ge "),
+    (r"!=|\\not\s*=", r"\\ne "),
 )
-_THIN_THOUSANDS = re.compile(r"(?<=\d)(?:\\,|~|\\ )(?=\d{3}(?!\d))")
-_SPACES = re.compile(r"\\[,;: ]|~|\\q?quad(?![A-Za-z])")
-_DEGREES = re.compile(r"\^\s*\\circ|\^\s*\{\s*\\circ\s*\}|\\degrees?(?![A-Za-z])|°")
+
+
+def _text_or_content(match: re.Match[str]) -> str:
+    r"""Return ``\text{…}`` for words, and the content where it has none, as in ``\text{5}``."""
+    content = match.group(1)[1:-1]
+    is_formula = match.group().startswith(r"\mathrm") and len(content.strip()) == 1
+    if is_formula or not re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", content)):
+        return " " + content
+    return rf"\text{{{content}}}"
+
+
+def _fraction(match: re.Match[str]) -> str:
+    r"""Return a repeating decimal, such as ``0.\overline{4}``, as a fraction."""
+    head, repeated = match.group(1) + match.group(2), match.group(3)
+    top = int(head + repeated) - int(head)
+    return rf"\frac{{{top}}}{{{'9' * len(repeated) + '0' * len(match.group(2))}}}"
 
 
 def tidy(answer: str) -> str:
-    r"""Remove formatting from an answer: dollar signs, size commands, thin spaces, a final stop.
+    r"""Remove formatting from an answer and write each form in one way.
+
+    Dollar signs, sizes, colours, spacing and a final stop go; a command without braces gets them;
+    words stand in ``\text{…}``.
 
     Examples
     --------
-    >>> tidy(r"$\left( 1, \dfrac{1}{2} \right)$.")
-    '( 1, \\frac{1}{2} )'
+    >>> tidy(r"$\left( 1, \dfrac\pi2 \right)$.")
+    '( 1, \\frac{\\pi}{2} )'
     """
-    answer = _THIN_THOUSANDS.sub("", clean(answer).replace("{,}", ","))
-    answer = _SPACES.sub(" ", _NOTHING.sub("", answer))
-    answer = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", answer)
-    answer = _DEGREES.sub(r"^{\\circ}", answer)
+    answer = _THOUSANDS_SPACE.sub("", clean(answer).replace("{,}", ","))
+    answer = _TEXT.sub(_text_or_content, _STYLE.sub("", answer))
+    for pattern, form in _FORMS:
+        answer = re.sub(pattern, form, answer)
+    for _ in range(3):  # fractions in fractions
+        answer = _FIRST_ARGUMENT.sub(r"\\\1{\2}", answer)
+        answer = _SECOND_ARGUMENT.sub(r"\1{\2}", answer)
+    answer = _REPEATING.sub(_fraction, answer)
     return answer.rstrip(" .,;:\t\r\n").lstrip()
 
 
 def squeeze(answer: str) -> str:
     """Return :func:`tidy` without spaces, except between digits or letters, for comparisons."""
-    return re.sub(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])", "", tidy(answer))
+    return re.sub(r"(?<![0-9A-Za-z,])\s+|\s+(?![0-9A-Za-z])", "", tidy(answer))
 
 
-# "33 \text{ cm}": a unit behind the number
-_UNIT = re.compile(r"\\(?:text|mathrm)\s*\{[A-Za-z. ]+\}(?:\^\{?\d\}?)?$")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+_INTEGER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)")
 
 
 def plain_integer(answer: str) -> str | None:
@@ -182,38 +254,7 @@ def plain_integer(answer: str) -> str | None:
     A string, because Python refuses to read integers of thousands of digits.
     """
     text = squeeze(answer)
-    if _THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
     if not _INTEGER.fullmatch(text):
         return None
-    digits = text.lstrip("+-").lstrip("0") or "0"
+    digits = text.replace(",", "").lstrip("+-").lstrip("0") or "0"
     return "-" + digits if text[0] == "-" and digits != "0" else digits
-
-
-def aime_integer(answer: str) -> int | None:
-    r"""Return the integer in 0..999 that an answer states, or None.
-
-    Read as 33: ``033``, ``33.``, ``33.0``, ``33,``, ``$33$``, ``\text{33}``,
-    ``{33}``, ``(33)``, ``x = 33`` (what follows the last equals sign), and
-    ``33^\circ``, ``33 degrees`` and ``33\text{ cm}``, because the contest asks
-    for the bare number. Not read: a fraction, several numbers, ``33!``, ``33\%``, any
-    negative number, anything above 999 (``1,024``).
-
-    Examples
-    --------
-    >>> [aime_integer(a) for a in ("033", r"m+n = 33", "1,024", "33!")]
-    [33, 33, None, None]
-    """
-    if len(answer) > 1000:  # no formula in front of three digits is that long
-        return None
-    text = _UNIT.sub("", answer.rstrip(" .$"))
-    for _ in range(3):  # \mathbf{\text{33}}
-        text = _WRAPPERS.sub(r"\1", text)
-    text = tidy(text.rpartition("=")[2])
-    text = re.sub(r"(?:\^\{\\circ\}|\bdegrees?)$", "", text).strip()
-    while len(text) > 1 and text[0] + text[-1] in ("{}", "()"):
-        text = text[1:-1].strip()
-    digits = plain_integer(re.sub(r"\.0*$", "", text))
-    if digits is None or digits.startswith("-") or len(digits) > 3:
-        return None
-    return int(digits)

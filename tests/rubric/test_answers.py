@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes.rubric.answers import (
-    aime_integer,
     boxed_answer,
     clean,
     final_part,
@@ -25,6 +24,14 @@ from lm_eval_bayes.rubric.answers import (
         ("a<|done|>b</think>c", "<|done|>", "c"),
         ("a</think>b<|done|>c", "<|done|>", "c"),
         ("a</think>b", 151668, "b"),
+        ("<think>a", None, ""),
+        ("<think>a<|done|>b", "<|done|>", "b"),
+        ("[THINK]a[/THINK]b", None, "b"),
+        ("◁think▷a◁/think▷b", None, "b"),
+        ("◁think▷a", None, ""),
+        ("<|channel|>analysis<|message|>a<|end|><|channel|>final<|message|>b", None, "b"),
+        ("<|channel|>analysis<|message|>a", None, ""),
+        ("a<|begin_of_box|>7<|end_of_box|>", None, r"a\boxed{7}"),
     ],
 )
 def test_the_final_part_follows_the_last_marker(text, own, expected):
@@ -47,6 +54,7 @@ def test_the_final_part_follows_the_last_marker(text, own, expected):
         (r"\boxed{\text{so } \boxed{5}}", "5"),
         (r"\\[ \\boxed{5} \\]", "5"),
         (r"\boxed{2} \boxed{3}", "2, 3"),
+        ("\\boxed{2}\n\\boxed{3}", "3"),
         (r"\boxed{}", None),
         (r"\boxed", None),
         ("boxed{5}", None),
@@ -63,7 +71,8 @@ def test_the_last_box(text, expected):
         (r"$x=\boxed{2}$, $y=\boxed{3}$ or $\boxed{4}$", "2, 3, 4"),
         (r"\boxed{5}, that is \boxed{5}", "5"),
         (r"\boxed{4} no: " + "wait " * 40 + r"\boxed{5}", "5"),
-        ("\\boxed{4}\n\\boxed{5}", "5"),
+        ("\\boxed{4}\nor rather\n\\boxed{5}", "5"),
+        ("\\boxed{4}\n\\quad\\text{and}\\quad\n\\boxed{5}", "4, 5"),
     ],
 )
 def test_the_boxes_of_several_values(text, expected):
@@ -98,8 +107,6 @@ def test_braces_and_backslashes_before_the_first_box_do_not_matter(before, backs
 def test_no_text_breaks_the_readers(text):
     for found in (boxed_answer(text + "\\boxed{" + text), boxed_answer(text)):
         assert found is None or found.strip()
-    number = aime_integer(text)
-    assert number is None or 0 <= number <= 999
     assert squeeze(squeeze(text)) is not None
 
 
@@ -120,35 +127,12 @@ def test_hostile_texts_are_read_too(text, answer):
     assert squeeze(found or "") == (answer or "").replace(" ", "")
 
 
-@pytest.mark.parametrize("n", [0, 7, 33, 204, 999])
-@pytest.mark.parametrize(
-    "form",
-    [
-        "{}", "{:03d}", "{}.", "{},", "${}$", r"\({}\)", "x = {}", "m+n={}", r"\text{{{}}}",
-        r"\mathbf{{\text{{{}}}}}", r"{}^\circ", r"{}^{{\circ}}", "{}°", "{} degrees", "{}.0",
-        r"{}\text{{ cm}}", r"{}\text{{ cm}}^2", "+{}", "({})", "{{{}}}", r"\,{}\!", "\u202e{}\0",
-    ],
-)  # fmt: skip
-def test_an_aime_integer_in_every_dress(n, form):
-    assert aime_integer(form.format(n)) == n
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "", "x", "-33", "1000", "1,024", "1{,}024", r"1\,024", "33!", r"33\%", "33.5", "3 3",
-        "33, 34", "33 or 34", r"\text{33 or 34}", r"\frac{66}{2}", "30+3", "3.3e1", "0x21", "٣٣",
-        "1²", "9" * 5000,
-    ],
-)  # fmt: skip
-def test_what_is_no_aime_integer(answer):
-    assert aime_integer(answer) is None
-
-
 def test_full_width_digits_and_invisible_signs_are_read_as_written():
-    assert aime_integer("\uff13\uff13\u200b") == 33
+    assert clean("\uff13\uff13\u200b") == "33"
     assert clean("a\u2212b\u202e\0\ud800") == "a-b"
-    assert clean("10²") == "10^{2}"  # compatibility forms would make it 102
+    assert clean("10²⁵") == "10^{25}"  # compatibility forms would make it 1025
+    assert clean("3½") == r"3\frac{1}{2}"
+    assert clean("2√10 – 𝜋") == r"2\sqrt{10} - \pi "
 
 
 @pytest.mark.parametrize(

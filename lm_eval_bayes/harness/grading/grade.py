@@ -17,10 +17,9 @@ from typing import Any, Literal
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
-from lm_eval_bayes.harness.grading.equivalence import has_several_values
+from lm_eval_bayes.harness.grading.forms import cut, has_several_values, integer, unwrapped, values
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
 from lm_eval_bayes.rubric.answers import (
-    aime_integer,
     boxed_answer,
     clean,
     final_part,
@@ -35,12 +34,10 @@ TIMEOUT = 5.0
 TAIL = 1500
 #: An answer longer than this many characters plus ten times the gold is wrong unseen.
 LONGEST = 1000
-#: What stands before the answer in a worked solution of GSM8K and of tasks made like it.
-_SOLUTION_MARK = "####"
 # A box that is not empty, in a text without a closed one.
 _UNCLOSED_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(?!\s*\})")
-#: The number of cached comparisons.
-CACHE_SIZE = 20_000
+#: An answer with more values than this is none to a contest question.
+MAX_PARTS = 40
 
 
 @dataclass(frozen=True)
@@ -62,58 +59,58 @@ class Grade(Record):
     error: str | None = None
 
 
-def _from_worker(job: dict[str, Any]) -> tuple[Any, str | None]:
-    """Return the value and an error in one line.
-
-    Raises
-    ------
-    WorkerUnavailable
-        If there is no worker, which is no result.
-    """
-    try:
-        reply = POOL.run(job, TIMEOUT)
-    except WorkerUnavailable:
-        raise
-    except WorkerError as error:
-        return None, str(error)
-    return reply.get("value"), reply.get("error")
-
-
-def _extract(text: str, several: bool) -> tuple[str | None, str | None]:
-    r"""Return the answer that a text gives, and an error in one line.
+def _extract(text: str, several: bool) -> str | None:
+    r"""Return the answer that a text gives.
 
     The last ``\boxed{…}`` (or ``\fbox{…}``, ``\boxed 5``) with balanced braces;
     unclosed and empty boxes do not count. Without any box: what math-verify's
     own patterns find in the last 1,500 characters, or those before an unclosed
     box ("the final answer is", else the last formula or number).
     """
-    boxed = boxed_answer(text, several)
-    if boxed is not None:
-        return boxed, None
+    if (boxed := boxed_answer(text, several)) is not None:
+        return boxed
     text = _UNCLOSED_BOX.split(text, maxsplit=1)[0]
     tail = "\n".join(clean(line) for line in text[-TAIL:].splitlines())
     if not any(c.isdigit() or c in "$\\" for c in tail):
-        return None, None  # math-verify finds formulas and numbers only
-    value, error = _from_worker({"op": "extract", "text": tail})
-    return value or None, error
+        return None  # math-verify finds formulas and numbers only
+    return POOL.run({"op": "extract", "texts": [tail]}, TIMEOUT) or None
 
 
+@lru_cache(maxsize=20_000)
 def _compare(gold: str, answer: str) -> tuple[bool, str | None]:
-    """Compare as text and as integers, else in a worker."""
-    if len(answer) > LONGEST + 10 * len(gold):
-        return False, None
+    """Return whether an answer equals the gold, and an error in one line."""
+    try:
+        return _equal(tidy(gold), tidy(answer)), None
+    except WorkerError as error:
+        return False, str(error)
+
+
+def _equal(gold: str, answer: str) -> bool:
+    """Compare as text and as integers, else value by value: each must have its match."""
     if squeeze(gold) == squeeze(answer):
-        return True, None
-    whole_gold, whole_answer = plain_integer(gold), plain_integer(answer)
-    if whole_gold is not None and whole_answer is not None:
-        return whole_gold == whole_answer, None
-    return _compare_formulas(tidy(gold), tidy(answer))
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _compare_formulas(gold: str, answer: str) -> tuple[bool, str | None]:
-    value, error = _from_worker({"op": "compare", "gold": gold, "answer": answer})
-    return error is None and value is True, error
+        return True
+    integers = plain_integer(gold), plain_integer(answer)
+    if None not in integers:
+        return integers[0] == integers[1]
+    golds, answers = values(gold, gold), [*dict.fromkeys(values(answer, gold))]
+    inner = unwrapped(answers[0]) if len(answers) == 1 else None
+    if len(golds) > 1:
+        answers = cut(inner[1]) if inner else answers  # a list in round brackets
+        if not 1 < len(answers) <= max(MAX_PARTS, 2 * len(golds)):
+            return False
+        table = [[_equal(g, a) for a in answers] for g in golds]
+        return all(map(any, table)) and all(map(any, zip(*table, strict=True)))
+    pair = unwrapped(golds[0])
+    if pair and (inner or len(answers) > 1):
+        # a tuple or an interval; a tuple may come without its brackets
+        items, parts = cut(pair[1]), cut(inner[1]) if inner else values(answer, gold)
+        same_brackets = (inner or unwrapped(answer) or pair)[0] == pair[0]
+        return same_brackets and len(items) == len(parts) and all(map(_equal, items, parts))
+    if len(answers) > 1 or not answers[0]:
+        return False
+    if (gold, answer) != (golds[0], answers[0]):
+        return _equal(golds[0], answers[0])
+    return POOL.run({"op": "compare", "texts": [gold, answer]}, TIMEOUT) is True
 
 
 def grade(
@@ -134,7 +131,7 @@ def grade(
         LaTeX, several answers separated by commas. Several boxes on the last line
         that has one are one answer if the gold has several values; else the last counts.
     kind : {"math", "aime"}
-        "aime" compares integers (see `answers.aime_integer` for what counts as
+        "aime" compares integers (see `forms.integer` for what counts as
         one); "math" compares numbers by their relative distance (up to 1e-30, with
         a decimal 1e-10), other formulas by math-verify. Of several answers all must
         be present, in any order, and no other.
@@ -160,21 +157,20 @@ def grade(
         raise InvalidInputError.of("response", "type", "be text", response)
     if isinstance(gold, bool) or not str(gold).strip():
         raise InvalidInputError.of("gold", "format", "be an integer or LaTeX text", gold)
-    right = aime_integer(str(gold)) if kind == "aime" else None
-    if kind == "aime" and right is None:
+    right = integer(str(gold)) if kind == "aime" else None
+    if kind == "aime" and (right is None or right.startswith("-") or len(right) > 3):
         raise InvalidInputError.of("gold", "range", "be an integer in 0..999", gold)
-    several = has_several_values(tidy(str(gold)))
-    answer = None
+    text, answer = final_part(response, think_end_token), None
     try:
-        answer, error = _extract(final_part(response, think_end_token), several)
-        if answer is None:
-            return Grade(False, None, error)
+        answer = _extract(text, has_several_values(tidy(str(gold))))
+        if answer is None or len(answer) > LONGEST + 10 * len(str(gold)):
+            return Grade(False, answer)
         if kind == "aime":
-            return Grade(aime_integer(answer) == right, answer)
+            return Grade(integer(answer) == right, answer)
         correct, error = _compare(str(gold), answer)
         return Grade(correct, answer, error)
-    except WorkerUnavailable as no_worker:
-        return Grade(False, answer, str(no_worker))
+    except (WorkerError, WorkerUnavailable) as error:
+        return Grade(False, answer, str(error))
 
 
 def _process_results(
@@ -184,14 +180,11 @@ def _process_results(
         sentence = f"the questions lack the field 'answer'; they have: {', '.join(map(str, doc))}"
         raise DatasetUnavailableError(sentence, "missing-key", "answer", list(doc))
     try:
-        outcome = grade(results[0], doc["answer"], kind=kind)
+        graded = grade(results[0], doc["answer"], kind=kind)
     except Exception as error:  # an error on one question must not end the others
-        outcome = Grade(False, None, f"{type(error).__name__}: {error_line(error)}")
-    return {
-        "exact_match": int(outcome.correct),
-        "answer": outcome.answer,
-        "grading_error": outcome.error,
-    }
+        graded = Grade(False, None, f"{type(error).__name__}: {error_line(error)}")
+    correct = int(graded.correct)
+    return {"exact_match": correct, "answer": graded.answer, "grading_error": graded.error}
 
 
 def process_results_aime(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
@@ -295,7 +288,7 @@ def gold_answer(target: str) -> str:
     """
     answer = boxed_answer(target, several=True)
     if answer is None:
-        answer = target.rpartition(_SOLUTION_MARK)[2].strip()
+        answer = target.rpartition("####")[2].strip()  # as in GSM8K
     if not answer:
         raise InvalidInputError.of("target", "missing", "hold the right answer", target)
     return answer

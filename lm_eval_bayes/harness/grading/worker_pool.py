@@ -43,7 +43,7 @@ class WorkerDied(WorkerError):
     """The process ended before it replied."""
 
 
-class WorkerUnavailable(WorkerError):
+class WorkerUnavailable(Exception):
     """No process could be started; the next attempt may do better."""
 
 
@@ -51,8 +51,6 @@ class _Worker:
     """One process, and the thread that reads its replies."""
 
     def __init__(self) -> None:
-        if not sys.executable:
-            raise WorkerUnavailable("sys.executable is empty")
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", _BOOT],
             stdin=subprocess.PIPE,
@@ -69,20 +67,14 @@ class _Worker:
             ready = self.request({"path": path, "file": str(_WORKER_FILE)}, START_LIMIT)
             if not ready.get("ready"):
                 raise WorkerUnavailable(f"the grading process cannot start: {ready.get('fatal')}")
-        except WorkerDied as error:
-            self.stop()
-            raise WorkerUnavailable("the grading process ended as soon as it started") from error
         except BaseException:
             self.stop()
             raise
 
     def _read(self) -> None:
-        stdout, rest = cast("IO[bytes]", self.process.stdout), b""
         with contextlib.suppress(OSError, ValueError):
-            while chunk := stdout.read(65536):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    self.replies.put(line)
+            for line in cast("IO[bytes]", self.process.stdout):
+                self.replies.put(line)
         self.replies.put(None)
 
     def request(self, message: dict[str, Any], limit: float) -> dict[str, Any]:
@@ -159,44 +151,49 @@ class WorkerPool:
             raise WorkerUnavailable(failed[1])
         try:
             worker = _Worker()
-        except (OSError, RuntimeError, WorkerError) as error:  # RuntimeError: no thread at exit
+        except (OSError, RuntimeError, WorkerError, WorkerUnavailable) as error:
             self._failed = (time.monotonic(), error_line(error))
             raise WorkerUnavailable(error_line(error)) from error
         self._failed = None
         self._workers.add(worker)
         return worker
 
-    def run(self, job: dict[str, Any], limit: float) -> dict[str, Any]:
-        """Return a worker's reply to one job.
+    def run(self, job: dict[str, Any], limit: float) -> Any:
+        """Return the value that a worker gives for one job.
 
         Parameters
         ----------
         job : dict
-            ``op`` and its fields, as `equivalence` reads them.
+            ``op`` and ``texts``, as `equivalence` reads them.
         limit : float
             Seconds, from when a worker is free.
 
         Raises
         ------
         WorkerError
-            When there is no reply; the worker is gone and the next job gets a new one.
+            When there is none; a worker that did not reply is gone, the next job gets a new one.
+        WorkerUnavailable
+            When no worker could be started.
         """
         message = {**job, "limit": limit}
         worker = self._slots.get()
         try:
             worker = self._living(worker)
             try:
-                return worker.request(message, limit)
+                reply = worker.request(message, limit)
             except WorkerDied:  # perhaps it was idle and killed: once more, with a new one
                 worker.stop()
                 worker = self._living(worker)
-                return worker.request(message, limit)
+                reply = worker.request(message, limit)
         except BaseException:  # a time-out, or Ctrl-C in mid-job
             if worker is not None:
                 worker.stop()
             raise
         finally:
             self._slots.put(worker)
+        if "error" in reply:
+            raise WorkerError(reply["error"])
+        return reply["value"]
 
     def close(self) -> None:
         """Stop every worker; a later job starts a new one."""
