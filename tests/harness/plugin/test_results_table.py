@@ -10,7 +10,7 @@ from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.utils import make_table
 
-from lm_eval_bayes.harness.plugin import patches, wrappers
+from lm_eval_bayes.harness.plugin import patches, registration
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -22,8 +22,7 @@ KEYS = ("results", "configs", "versions", "n-shot", "higher_is_better")
 
 @pytest.fixture(autouse=True, scope="module")
 def _installed():
-    wrappers.install()
-    wrappers.install_evaluate()
+    registration.register_all()
 
 
 def printed(results):

@@ -12,7 +12,6 @@ from scipy.special import comb
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.plugin.results_table import chosen_rows
-from lm_eval_bayes.harness.plugin.sample_loggers import trials_of_sample
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -123,7 +122,3 @@ def test_the_table_and_the_loggers_show_them(results):
         *("avg@4(near)", "hbayes@4(parts)", "hbayes@4(parts)_low", "hbayes@4(parts)_high"),
         "avg@4(parts)",
     ]
-    trials = trials_of_sample(results["samples"]["toy"][1], NAMES)
-    read = [[trial[name] for name in NAMES] for trial in trials]
-    assert read == [[0, 1, 1.0, None], [1, 1, 1.0, None], [0, 1, 1.0, None], [0, 0, 0.5, None]]
-    assert "outcomes(near)" not in trials[0]

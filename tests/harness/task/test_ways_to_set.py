@@ -77,20 +77,7 @@ def test_a_chat_template_that_is_not_applied_is_warned_of(
     assert caplog.text.count("--apply_chat_template") == n_warnings
 
 
-def test_metadata_beside_a_task_manager_is_warned_of(caplog, demo_only):
-    wrappers.install_evaluate()
-    call = {"model": BiasedCoinLM(p=0.5), "tasks": ["demo_arithmetic_bayes"], "limit": 1}
-    call |= {"metadata": {"bayes_n": 3, "other": 1}, "bootstrap_iters": 0}
-    lm_eval.evaluator.simple_evaluate(**call, task_manager=demo_only(metadata={"bayes_n": 2}))
-    assert "bayes_n of `metadata=` is not used" in caplog.text
-    caplog.clear()
-    lm_eval.evaluator.simple_evaluate(**call, task_manager=demo_only(metadata={"bayes_n": 3}))
-    assert "is not used" not in caplog.text
-
-
 def test_each_task_of_a_run_may_have_its_own_n(demo_only):
-    wrappers.install_evaluate()
-
     def run(bayes_n):
         return lm_eval.simple_evaluate(
             model=BiasedCoinLM(p=0.5),
@@ -116,4 +103,4 @@ def test_the_tasks_of_a_group_have_one_n():
         get_all_tasks=lambda: [SimpleNamespace(settings=SimpleNamespace(n=n)) for n in (2, 4)],
     )
     with refused("bayes_n", "mismatch"):
-        wrappers.prepare_groups({"groups": {"contests": group}})
+        wrappers.name_group_rows([group])
