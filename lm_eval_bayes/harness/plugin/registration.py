@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from lm_eval_bayes._util.packages import HARNESS, version_of
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.plugin import patches, results_table, sampled_tasks
+from lm_eval_bayes.harness.plugin import patches, sampled_tasks
 
 log = get_logger(__name__)
 
@@ -99,6 +99,8 @@ def harness_imported(name: str) -> None:
         if _has_run("lm_eval.evaluator", name):
             patches.install(patches.EVALUATE, _evaluate)
             patches.install(patches.SIMPLE_EVALUATE, _simple_evaluate)
+            from lm_eval_bayes.harness.plugin import results_table
+
             results_table.install()
     except Exception as error:
         _warn("harness", f"lm_eval_bayes is not fully registered: {error!r}")
