@@ -199,6 +199,7 @@ def _add(name: str, index: dict[str, Any], changes: _Changes) -> bool:
         config = _group_config(_full_config(base), str(base.name), index, changes)
         index[name] = Entry(name=name, kind=Kind.GROUP, yaml_path=None, cfg=config)
     else:
+        _check(base.cfg or {}, name.removesuffix(SUFFIX))  # before its functions are imported
         own = _full_config(base)
         config = task_config(own, name.removesuffix(SUFFIX))
         if not _samples(own.get("generation_kwargs")):
@@ -283,14 +284,29 @@ def task_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
+    _check(config, name)
+    inherited = {key: value for key, value in config.items() if key not in _INHERITED_ONLY}
+    repeats = config.get("repeats", 1)
+    return {
+        **inherited,
+        "task": name + SUFFIX,
+        "class": RepeatedSamplingTask,
+        "output_type": "generate_until",
+        "repeats": repeats if isinstance(repeats, int) and repeats > 1 else DEFAULT_TRIALS,
+        "generation_kwargs": _sampled_generation(config.get("generation_kwargs")),
+    }
+
+
+def _check(config: Mapping[str, Any], name: str) -> None:
+    """Raise an error for a task that cannot be sampled repeatedly."""
     output_type = config.get("output_type", "generate_until")
     if config.get("class") is not None:
-        if getattr(config["class"], "__module__", "").startswith("lm_eval_bayes."):
+        kind = str(getattr(config["class"], "__name__", config["class"])).rpartition(".")[2]
+        if kind.endswith(_SAMPLING_CLASSES):
             sentence = (
                 f"task {name}{SUFFIX}: {name} is sampled repeatedly already; bayes_n sets its N"
             )
             raise TaskConfigError(sentence, "duplicate", "task", name)
-        kind = getattr(config["class"], "__name__", config["class"])
         sentence = (
             f"task {name}{SUFFIX}: {name} has a Python class of its own ({kind}), which this "
             "package cannot sample repeatedly; only tasks that are a YAML file can be"
@@ -308,16 +324,6 @@ def task_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
             "change from trial to trial; only generate_until tasks can be sampled repeatedly"
         )
         raise TaskConfigError(sentence, "unsupported", "output_type", output_type)
-    inherited = {key: value for key, value in config.items() if key not in _INHERITED_ONLY}
-    repeats = config.get("repeats", 1)
-    return {
-        **inherited,
-        "task": name + SUFFIX,
-        "class": RepeatedSamplingTask,
-        "output_type": output_type,
-        "repeats": repeats if isinstance(repeats, int) and repeats > 1 else DEFAULT_TRIALS,
-        "generation_kwargs": _sampled_generation(config.get("generation_kwargs")),
-    }
 
 
 def _samples(generation: Mapping[str, Any] | None) -> bool:
