@@ -189,11 +189,11 @@ def name_group_rows(groups: Iterable[Any]) -> None:
 
 def _add_group_rows(results: Mapping[str, Any], groups: Iterable[Any]) -> None:
     """Give groups with tasks of this package the means over them, in both places of the results."""
+    rows, rows_of_groups = results["results"], results.get("groups", {})
     for group in groups:
-        if any(map(_samples_repeatedly, group.get_all_tasks())):
-            for part in ("results", "groups"):
-                if group.name in results.get(part, {}):
-                    replace_group_rows(group, results[part][group.name], results["results"])
+        if group.name in rows_of_groups and any(map(_samples_repeatedly, group.get_all_tasks())):
+            replace_group_rows(group, rows[group.name], rows)
+            rows_of_groups[group.name] = dict(rows[group.name])
 
 
 # -- results --------------------------------------------------------------------------------------
