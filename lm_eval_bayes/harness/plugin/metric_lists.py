@@ -234,7 +234,11 @@ class ListedMetrics(ConfigurableTask):
         rows = {k: v for k, v in rows.items() if not self._only_grades}
         graded = [self._graded(doc, r, t, pipeline) for r, t in zip(responses, trials, strict=True)]
         for metric, options in self._aggregated.items():
-            values = [single_result(values, metric).get(metric, 0) for values, _ in trials]
+            given = [single_result(values, metric) for values, _ in trials]
+            if not any(metric in values for values in given):
+                continue  # the task's own grading leaves this question out
+            lowest = options.get("bounds", (0, 1))[0]
+            values = [values.get(metric, lowest) for values in given]
             found = [answer for _, answer, _ in graded]
             rows[metric] = aggregations.TrialValues(values, options, found)
         if not self._ours or len(trials) < self.settings.n:
@@ -271,7 +275,7 @@ class ListedMetrics(ConfigurableTask):
             if "rubric" in self._ours
             else {}
         )
-        trials = metrics.GradedTrials(responses, record, signals)
+        trials = metrics.GradedTrials(responses, record, str(self.config.task), signals)
         for metric, options in self._ours.items():
             found = getattr(metrics, metric)([None], [trials], **options)
             if not found:

@@ -49,15 +49,21 @@ class GradedTrials(list[Any]):
     ----------
     record : GradedResponses
         The grades.
+    task : str
+        The task.
     signals : mapping
         The signals of the trials, for rubrics.
     """
 
     def __init__(
-        self, responses: Iterable[Any], record: GradedResponses, signals: Mapping[str, Any]
+        self,
+        responses: Iterable[Any],
+        record: GradedResponses,
+        task: str = "",
+        signals: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(responses)
-        self.record, self.signals = record, signals
+        self.record, self.task, self.signals = record, task, signals or {}
 
 
 def settings_of(metric: str, options: Mapping[str, Any], n: int) -> Settings:
@@ -106,7 +112,7 @@ def _trials(
         else:
             result = grade(response, gold, kind=grader)
             graded.append((int(result.correct), result.answer, result.error))
-    return GradedTrials(responses, GradedResponses.of(graded, settings), {})
+    return GradedTrials(responses, GradedResponses.of(graded, settings))
 
 
 def bayes(
@@ -141,12 +147,12 @@ def rubric(
 ) -> dict[str, RowValue]:
     """Return the rows of the rubrics whose signals the trials of a question have."""
     trials, rubrics = _trials("rubric", references, predictions, options), rubrics_of(options)
-    settings, task = settings_of("rubric", options, len(trials)), trials.record.origin
+    settings = settings_of("rubric", options, len(trials))
     signals = rubric_rows.QuestionSignals(
         columns=trials.signals,
-        task=task,
+        task=trials.task,
         rubrics=tuple(s for s in rubrics.rubrics if trials.signals.keys() >= set(s.needs)),
-        thresholds=None if rubrics.thresholds is None else rubrics.thresholds.of(task),
+        thresholds=None if rubrics.thresholds is None else rubrics.thresholds.of(trials.task),
         prior=rubrics.prior,
         settings=settings,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from itertools import combinations
 from statistics import mean
 
@@ -265,6 +266,24 @@ def test_aggregation_bayes_of_scores_between_bounds():
     posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores, (0, 20)), "population")
     assert row["score,none"] == pytest.approx(posterior.mu)
     assert row["score_stderr,none"] == pytest.approx(posterior.sigma)
+
+
+def test_a_question_that_the_task_leaves_out_and_a_failure_of_its_grader():
+    def graded(doc, results):
+        left_out = doc["answer"] == "6"
+        return {} if left_out else {"score": 1 + 9 * (int(results[0]) == int(doc["answer"]))}
+
+    entry = {**OWN, "metric": "score", "aggregation": "avg_at_n", "bounds": [1, 10]}
+    row = row_of(toy_config(metric_list=[entry], process_results=graded))
+    # 3 and 1 of four are right; "x" fails and has the lowest score
+    assert row["score,none"] == pytest.approx(1 + 9 * 4 / 8)
+
+
+def test_what_is_gathered_over_ranks_keeps_options_and_answers():
+    values = pickle.loads(pickle.dumps(aggregations.TrialValues([1, 0], {"k": 2}, ["a", None])))
+    assert (values, values.options, values.answers) == ([1, 0], {"k": 2}, ["a", None])
+    mean = pickle.loads(pickle.dumps(aggregations.Mean(0.5, 0.1)))
+    assert (mean, mean.sigma) == (0.5, 0.1)
 
 
 def test_what_has_no_number_is_nan_and_named(caplog):
