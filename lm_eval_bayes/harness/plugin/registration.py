@@ -61,15 +61,17 @@ class Component(NamedTuple):
     target: str
 
 
-_AGGREGATIONS = (
-    *("bayes", "avg_at_n", "pass_at_k", "pass_hat_k", "g_pass_at_k", "mg_pass_at_k", "maj_at_k"),
-)
 COMPONENTS = (
-    *(Component("aggregation", name, f"{AGGREGATIONS}:{name}") for name in _AGGREGATIONS),
-    *(
-        Component("metric", name, f"{METRICS}:{name}")
-        for name in ("bayes", "credible_interval", "rubric")
-    ),
+    Component("aggregation", "bayes", f"{AGGREGATIONS}:bayes"),
+    Component("aggregation", "avg_at_n", f"{AGGREGATIONS}:avg_at_n"),
+    Component("aggregation", "pass_at_k", f"{AGGREGATIONS}:pass_at_k"),
+    Component("aggregation", "pass_hat_k", f"{AGGREGATIONS}:pass_hat_k"),
+    Component("aggregation", "g_pass_at_k", f"{AGGREGATIONS}:g_pass_at_k"),
+    Component("aggregation", "mg_pass_at_k", f"{AGGREGATIONS}:mg_pass_at_k"),
+    Component("aggregation", "maj_at_k", f"{AGGREGATIONS}:maj_at_k"),
+    Component("metric", "bayes", f"{METRICS}:bayes"),
+    Component("metric", "credible_interval", f"{METRICS}:credible_interval"),
+    Component("metric", "rubric", f"{METRICS}:rubric"),
     Component("filter", "keep_all", f"{_OURS}.task.pipelines:KeepAllFilter"),
     Component("model", "biased_coin", f"{_OURS}.models.biased_coin.model:BiasedCoinLM"),
     Component("model", "trials", f"{_OURS}.models.trials:TrialsLM"),
