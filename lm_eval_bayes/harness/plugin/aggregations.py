@@ -76,6 +76,14 @@ class Mean(float):
         return Mean, (float(self), self.sigma)
 
 
+class LoneValue(rows.RowValue):
+    """A row that is reported by itself, without the others of its posterior."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Support pickling, for the gather over ranks."""
+        return LoneValue, (float(self), self.row, self.question)
+
+
 Items = Sequence[Any]
 
 
@@ -118,7 +126,8 @@ def bayes(items: Items) -> float:
     `scope` is "population" as for the harness's Stderr, or "benchmark"; `bounds` are [0, 1].
     """
     if items and isinstance(items[0], rows.RowValue):
-        return rows.aggregate(items)  # type: ignore[return-value]
+        number: Any = rows.aggregate(items)
+        return float(number) if isinstance(items[0], LoneValue) else number
     scope = _options(items).get("scope", "population")
     posterior = api.hbayes_at_n(_outcomes(items), scope)
     if posterior.note is not None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.grading.grade import grade
+from lm_eval_bayes.harness.plugin.aggregations import LoneValue
 from lm_eval_bayes.harness.rubrics import result_rows as rubric_rows
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
 from lm_eval_bayes.harness.task.answers import EXACT_MATCH_OPTIONS
@@ -139,7 +140,11 @@ def credible_interval(
     trials = _trials("credible_interval", references, predictions, options)
     settings = settings_of("credible_interval", options, len(trials))
     rows = question_rows(replace(trials.record, settings=settings))
-    return {name: rows[name] for name in rows if re.fullmatch(r"h?bayes@\d+_(low|high)", name)}
+    return {
+        name: LoneValue(float(value), name, value.question)
+        for name, value in rows.items()
+        if re.fullmatch(r"h?bayes@\d+_(low|high)", name)
+    }
 
 
 def rubric(
