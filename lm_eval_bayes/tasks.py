@@ -9,7 +9,7 @@ Importing it prepares the harness for these tasks, also where no start-up file h
 """
 
 from lm_eval_bayes.harness.grading.grade import process_results_aime, process_results_math
-from lm_eval_bayes.harness.plugin import wrappers
+from lm_eval_bayes.harness.plugin import registration
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.questions import demo_questions
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -26,4 +26,4 @@ __all__ = [
     "process_results_math",
 ]
 
-wrappers.install()
+registration.register_all()

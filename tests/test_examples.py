@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
+import math
 import runpy
 import subprocess
 import sys
 
 import pytest
+import yaml
 from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 
@@ -89,17 +90,64 @@ def test_pictures_are_drawn_where_a_folder_is_given(script, tmp_path):
         assert picture.stat().st_size > 5_000
 
 
-def test_the_yaml_with_the_class_and_the_one_with_the_metric_agree(tmp_path, capsys):
+def test_the_yamls_with_metrics_and_aggregations_agree_with_the_class(tmp_path, capsys):
+    folder, options = EXAMPLES / "your_own_yaml", {}
+    names = ["products", "products_bayes", "products_metric", "products_interval"]
+    for path in (*folder.glob("*.yaml"), *folder.glob("aggregations/*.yaml")):
+        config = yaml.safe_load(path.read_text().replace("!function", ""))
+        options[config["task"]] = config["metric_list"][0] if "metric_list" in config else {}
+    assert set(names) < set(options)
     lm_eval_command(
-        *("--model", "biased_coin", "--model_args", "p=0.7,boxed=0"),
-        *("--include_path", EXAMPLES / "your_own_yaml"),
-        *("--tasks", "products_bayes,products_metric", "--output_path", tmp_path),
+        *("--model", "trials", "--log_samples", "--output_path", tmp_path / "out"),
+        *("--model_args", f"backend=biased_coin,p=0.7,boxed=0,store={tmp_path / 'a.sqlite'}"),
+        *("--include_path", folder, "--tasks", ",".join(options)),
     )
-    assert re.search(r"\|products_metric.*\|hbayes@16 ", capsys.readouterr().out)
+    capsys.readouterr()
     (path,) = tmp_path.rglob("results_*.json")
-    results = json.loads(path.read_text())["posterior"]
-    ours, metric = (results[f"products_{name}"]["last-number"] for name in ("bayes", "metric"))
-    assert "pass@2" not in metric
-    for row in ("bayes@16", "avg@16", "pass@16", "mg-pass@4", "bayes@16_low"):
-        assert 0 <= metric[row] <= 1
-        assert 0 <= ours[row] <= 1
+    results = json.loads(path.read_text())["results"]
+    (path,) = tmp_path.rglob("samples_products_metric_*.jsonl")
+    samples = [json.loads(line) for line in path.read_text().splitlines()]
+    right = [sum(sample["outcomes"]) for sample in samples]
+    assert 60 < sum(right) < 160
+    # the tasks have the same prompts, so the store gives them the same trials
+    metric, of_class = results["products_metric"], results["products_bayes"]
+    assert "pass@2,last-number" not in metric
+    for row in ("bayes@16", "avg@16", "pass@16", "mg-pass@4", "bayes@16_low", "hbayes@16"):
+        key = f"{row},last-number"
+        assert metric[key] == pytest.approx(of_class[key], abs=1e-12)
+    plain = results["products"]["exact_match,last-number"]
+    assert metric["exact_match,last-number"] == plain == sum(s["outcomes"][0] for s in samples) / 10
+    low, high = (
+        results["products_interval"][f"bayes@16_{end},last-number"] for end in ("low", "high")
+    )
+    assert metric["bayes@16_low,last-number"] < low < high < metric["bayes@16_high,last-number"]
+    assert 0 < results["products_rubric"]["rubric_format_aware@16,last-number"] < 1
+
+    def chance(k, count):
+        """Mean over questions of a function of the right ones among k of the 16 trials."""
+        weights = [
+            [math.comb(c, j) * math.comb(16 - c, k - j) * count(j) for j in range(k + 1)]
+            for c in right
+        ]
+        return sum(map(sum, weights)) / math.comb(16, k) / len(right)
+
+    expected = {
+        "avg_at_n": sum(right) / 160,
+        "pass_at_k": chance(4, lambda j: j >= 1),
+        "pass_hat_k": chance(4, lambda j: j == 4),
+        "g_pass_at_k": chance(4, lambda j: j >= 3),
+        "mg_pass_at_k": chance(4, lambda j: max(j - 2, 0) / 2),
+    }
+    aggregated = {name: entry.get("aggregation") for name, entry in options.items()}
+    found = {
+        aggregation: results[name]["exact_match,last-number"]
+        for name, aggregation in aggregated.items()
+        if options[name].get("metric") == "exact_match" and aggregation != "mean"
+    }
+    assert found == pytest.approx({**found, **expected})
+    assert set(found) == {"bayes", "maj_at_k", *expected}
+    # a vote is right more often than one trial; under a learned prior the mean moves little
+    assert found["maj_at_k"] > found["avg_at_n"]
+    assert abs(found["bayes"] - found["avg_at_n"]) < 0.03
+    sd = results["products_posterior"]["exact_match_stderr,last-number"]
+    assert sd > results["products_avg_at_n"]["exact_match_stderr,last-number"] / 2

@@ -9,8 +9,6 @@ from __future__ import annotations
 import _thread
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 
 #: Seconds until an interrupt within an import is raised again.
@@ -21,29 +19,9 @@ _IMPORT = "<frozen importlib._bootstrap>"
 
 def wait_for_imports() -> None:
     """Let Ctrl-C wait for imports from now on, where Python's own handler of SIGINT is set."""
-    if _has_default_handler():
-        signal.signal(signal.SIGINT, _raised_after_import)
-
-
-@contextmanager
-def imports_are_completed() -> Iterator[None]:
-    """Hold back Ctrl-C in this block, where Python's own handler is set, and raise it after it."""
-    held: list[int] = []
-    is_held = _has_default_handler()
-    if is_held:
-        signal.signal(signal.SIGINT, lambda signum, frame: held.append(signum))
-    try:
-        yield
-    finally:
-        if is_held:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-    if held:
-        raise KeyboardInterrupt
-
-
-def _has_default_handler() -> bool:
     is_main = threading.current_thread() is threading.main_thread()
-    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raised_after_import)
 
 
 def _raised_after_import(signum: int, frame: FrameType | None) -> None:

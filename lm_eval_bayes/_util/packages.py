@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -48,29 +49,46 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class SupportedReleases:
-    """The releases of a distribution that this package works with.
+    """The releases of a distribution that this package works with, by its own metadata.
 
     Attributes
     ----------
     distribution : str
         Its name on the package index.
-    oldest : str
-        The oldest release that works.
-    below : str or None
-        The first release that does not work, None if no such release is known.
     tested : tuple of str
         The releases that every change of this package is tested with.
     """
 
     distribution: str
-    oldest: str
-    below: str | None
     tested: tuple[str, ...]
+
+    @cached_property
+    def _declared(self) -> str:
+        """The requirement of this package; the name alone where it has no metadata."""
+        try:
+            declared = importlib.metadata.requires(DISTRIBUTION) or ()
+        except importlib.metadata.PackageNotFoundError:
+            declared = ()
+        ranges = (line.partition(";")[0].strip() for line in declared)
+        own = re.compile(rf"{self.distribution}\s*[<>=(]")
+        return next(filter(own.match, ranges), self.distribution)
+
+    @property
+    def oldest(self) -> str:
+        """The oldest release that works."""
+        match = re.search(r">=\s*([\d.]+)", self._declared)
+        return match[1] if match else "0"
+
+    @property
+    def below(self) -> str | None:
+        """The first release that does not work, None if no such release is known."""
+        match = re.search(r"<\s*([\d.]+)", self._declared)
+        return match[1] if match else None
 
     def __str__(self) -> str:
         """The range as a requirement, such as ``lm-eval>=0.4.12,<0.5``."""
-        upper = "" if self.below is None else f",<{self.below}"
-        return f"{self.distribution}>={self.oldest}{upper}"
+        lower = "" if self.oldest == "0" else f">={self.oldest}"
+        return f"{self.distribution}{lower}" + (f",<{self.below}" if self.below else "")
 
     def problem(self, version: str | None) -> str | None:
         """Return why a release does not work, None if it does.
@@ -96,10 +114,10 @@ class SupportedReleases:
 
 
 #: The lm-evaluation-harness. 0.5 has other classes of tasks.
-HARNESS = SupportedReleases("lm-eval", "0.4.12", "0.5", ("0.4.12", "0.4.13"))
+HARNESS = SupportedReleases("lm-eval", ("0.4.12", "0.4.13"))
 
 #: vLLM, for the backends that record trials; any release for the harness's own `--model vllm`.
-VLLM = SupportedReleases("vllm", "0.27", None, ("0.27.0", "0.32.0"))
+VLLM = SupportedReleases("vllm", ("0.27.0", "0.32.0"))
 
 
 def own_source() -> str:

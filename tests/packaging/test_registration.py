@@ -14,14 +14,19 @@ def output_of(result):
 EVERYTHING = """
 import sys
 from lm_eval.api import registry
-module = sys.modules["lm_eval_bayes.harness.plugin.bayes_metric"]
-assert registry.get_metric("bayes") is module.bayes
-assert registry.is_higher_better("bayes") is True
-aggregation = module.aggregate_bayes
-assert registry.get_aggregation("bayes") is aggregation
-assert registry.get_metric_aggregation("bayes") is aggregation
-filters = sys.modules["lm_eval_bayes.harness.task.pipelines"]
-assert registry.get_filter("keep_all") is filters.KeepAllFilter
+loaded = [m for m in sys.modules if m.partition(".")[0] in ("lm_eval_bayes", "scipy")]
+assert len(loaded) <= 15 and "scipy" not in loaded, loaded
+for name in ("bayes", "credible_interval", "rubric"):
+    assert registry.get_metric(name).__module__ == "lm_eval_bayes.harness.plugin.metrics"
+    assert registry.get_metric_aggregation(name) is registry.get_aggregation("bayes")
+    assert registry.is_higher_better(name) is True
+for name in "bayes avg_at_n pass_at_k pass_hat_k g_pass_at_k mg_pass_at_k maj_at_k".split():
+    function = registry.get_aggregation(name)
+    assert function.__module__ == "lm_eval_bayes.harness.plugin.aggregations"
+    assert function.__name__ == name
+keep_all = registry.get_filter("keep_all")
+assert keep_all.__module__ == "lm_eval_bayes.harness.task.pipelines"
+assert keep_all.__name__ == "KeepAllFilter"
 assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
 assert callable(registry.get_metric("exact_match"))
 assert callable(registry.get_aggregation("mean"))
@@ -32,6 +37,7 @@ TaskIndex._iter_yaml_files = lambda root: roots.append(str(root)) or []
 from lm_eval.tasks import TaskManager
 TaskManager()
 assert len(roots) == 2 and roots[1].endswith("task_configs"), roots
+assert sys.excepthook is sys.__excepthook__
 """
 
 
@@ -67,7 +73,7 @@ def test_whatever_part_of_the_harness_comes_first(python, site_folder, first):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["plugin.bayes_metric", "models.biased_coin"])
+@pytest.mark.parametrize("module", ["plugin.metrics", "models.biased_coin"])
 def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python, module):
     """Without start-up files: the harness fills a registry only while it is empty."""
     code = f"""
@@ -155,46 +161,6 @@ def test_the_users_folder_still_wins_and_ours_comes_once(python, site_folder, tm
     roots.clear(); TaskIndex.build(paths=[mine], resolve_includes=False); assert roots == [mine]
     """
     assert output_of(python(code, start=site_folder)) == ""
-
-
-HALF = """
-import os
-from lm_eval.api.registry import register_metric
-
-@register_metric(metric="half", higher_is_better=True)
-def half(items): ...
-
-if "FIXED" not in os.environ:
-    raise ImportError("half way")
-"""
-
-
-@pytest.mark.slow
-def test_a_half_failed_import_leaves_nothing_behind(python, site_folder, tmp_path):
-    """A module that fails after its decorator ran; the second try must find a clean registry."""
-    (tmp_path / "half.py").write_text(HALF, encoding="utf-8")
-    code = f"""
-    import os
-    from lm_eval_bayes import harness
-    from lm_eval_bayes.harness.plugin import registration
-    harness.__path__.append({str(tmp_path)!r})
-    name = "lm_eval_bayes.harness.half"
-    registration.COMPONENTS = (
-        registration.Component("metric", "half", name, "half"),
-    )
-    import lm_eval.api.metrics, lm_eval.api.registry as registry
-    assert "half" not in registry.metric_registry
-    assert "half" not in registry.higher_is_better_registry
-    assert callable(registry.get_metric("exact_match"))
-    os.environ["FIXED"] = "1"
-    import lm_eval.tasks
-    print(registry.get_metric("half").__module__, registry.is_higher_better("half"))
-    """
-    result = python(code, start=site_folder)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == "lm_eval_bayes.harness.half True"
-    assert result.stderr.count("could not register its metric `half`") == 1
-    assert "half way" in result.stderr
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from _support.errors import refused
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.plugin.registration import with_our_tasks
+from lm_eval_bayes.harness.plugin.sampled_tasks import with_our_tasks
 
 
 def folder(path: Path) -> Path:

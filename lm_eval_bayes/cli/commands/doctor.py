@@ -253,10 +253,7 @@ def _plugin(registered: Registered) -> Finding:
         detail = f"the harness cannot be imported: {registered.error}"
         return finding("wrong", detail, f"{REINSTALL} '{HARNESS}'")
     if registered.complete:
-        folder = installed.harness_folder()
-        if folder is not None and installed.discovers_plugins(folder):
-            how = "through its own discovery of entry points"
-        elif installed.watches():
+        if installed.watches():
             how = f"through the start-up file {installed.start_up_file() or ''}".rstrip()
         else:
             how = "registered at its import"

@@ -144,13 +144,10 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     output_path = configured.get("output_path")
     make_model = partial(_make_model, options.store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
-    with (
-        patches.applied(patches.SIMPLE_EVALUATE, rounds.replacing) as problem,
-        _setup_errors(rounds),
-    ):
-        if problem is not None:
-            message = f"this harness cannot evaluate with a stopping rule: {problem}"
-            raise LmEvalBayesError(message, "unsupported")
+    if problem := patches.problem_of(patches.SIMPLE_EVALUATE):
+        message = f"this harness cannot evaluate with a stopping rule: {problem}"
+        raise LmEvalBayesError(message, "unsupported")
+    with registration.in_place_of_simple_evaluate(rounds), _setup_errors(rounds):
         args.func(args)
     _check_written(rounds, output_path, options.store)
     return 0 if rounds.interruption is None else exit_code(rounds.interruption)
@@ -303,7 +300,7 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
     the others at level DEBUG.
     """
     from lm_eval_bayes.harness import get_logger
-    from lm_eval_bayes.harness.plugin.wrappers import EXTRAS
+    from lm_eval_bayes.harness.plugin.installed import EXTRAS
 
     try:
         yield

@@ -8,7 +8,6 @@ and stops. Then the tasks get the N that was reached.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,11 +125,6 @@ class Rounds:
             raise TaskConfigError(error, "failed")
         self.report(self.reason)
         return None if last is None else self._final_results(last)
-
-    def replacing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that replaces `simple_evaluate`."""
-
-        return functools.wraps(original)(functools.partial(self))
 
     def missing_output(self) -> str | None:
         """Return the name of an output file that is missing or incomplete, if there is one."""

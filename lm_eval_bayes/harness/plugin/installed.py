@@ -17,7 +17,7 @@ import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lm_eval_bayes.harness.plugin import patches, registration
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
@@ -44,21 +44,6 @@ def harness_folder() -> Path | None:
     spec = importlib.util.find_spec("lm_eval")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     return Path(folders[0]) if folders else None
-
-
-def discovers_plugins(folder: Path) -> bool:
-    """Return whether the harness in `folder` looks for entry points by itself."""
-    try:
-        return "def load_plugins" in (folder / "api" / "registry.py").read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
-
-
-def _is_declared(component: Component) -> bool:
-    """Return whether the installed metadata has the entry point of a component."""
-    where = f"{component.module}:{component.attribute}"
-    group = importlib.metadata.entry_points(group=f"lm_eval.{component.kind}s")
-    return any((point.name, point.value) == (component.name, where) for point in group)
 
 
 def start_up_file() -> Path | None:
@@ -196,25 +181,9 @@ def print_registered() -> None:
 
 
 def _registered() -> list[str]:
-    folder = [TASK_FOLDER] if _finds_tasks() else []
-    registry = sys.modules["lm_eval.api.registry"]
-    if hasattr(registry, "load_plugins"):
-        # It reads entry points when a name is requested, so every declared component is found.
-        return [_name(component) for component in COMPONENTS if _is_declared(component)] + folder
-    names = []
-    for component in COMPONENTS:
-        registry_of_kind: Any = getattr(registry, f"{component.kind}_registry", None)
-        target = getattr(registry_of_kind, "_objs", {}).get(component.name)
-        if target is not None and registration.is_ours(target):
-            names.append(_name(component))
+    folder = [TASK_FOLDER] if patches.is_installed(patches.TASK_INDEX) else []
+    names = [_name(component) for component in COMPONENTS if registration.is_registered(component)]
     return names + folder
-
-
-def _finds_tasks() -> bool:
-    if hasattr(sys.modules.get("lm_eval.tasks.manager"), "discover_plugin_task_paths"):
-        points = importlib.metadata.entry_points(group="lm_eval.tasks")
-        return any(point.value.startswith("lm_eval_bayes.") for point in points)
-    return patches.is_installed(patches.TASK_INDEX)
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -254,6 +223,10 @@ BACKENDS = (
     Backend(("sglang",), ("sglang",), "", "tokens, end of generation"),
     Backend(("biased_coin",), (), "", "seed, tokens, end of generation, times"),
 )
+
+#: Which extra brings a module that a backend of the harness imports.
+EXTRAS = {name: backend.extra for backend in BACKENDS if backend.extra for name in backend.needs}
+EXTRAS["peft"] = "hf"
 
 
 def gpus(timeout_s: float = 5.0) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ class Patch:
         What it is for, and why the harness offers no other way.
     guard : callable
         The check of the target before it is replaced; its result is None or the problem found.
+    otherwise : str
+        What is missing where the guard does not hold.
     undo : str
         When the original is back.
     test : str
@@ -51,6 +53,7 @@ class Patch:
     target: str
     why: str
     guard: Guard
+    otherwise: str
     undo: str
     test: str
 
@@ -95,20 +98,11 @@ def _static_method(owner: Any, attribute: str) -> str | None:
     return None if static else "is not a static method"
 
 
-TASK_INDEX = "task folder"
-TASK_NAMES = "names of sampled tasks"
-TASK_ENTRY = "sampled tasks"
+TASK_INDEX = "tasks"
+TASK_NAMES = "names on the command line"
 TASK_INCLUDE = "include by name"
-TASK_INIT = "drop-in tasks"
-TASK_REQUESTS = "drop-in requests"
-TASK_FILTERS = "drop-in responses"
-EVALUATE = "evaluation context"
-METADATA = "metadata beside a task manager"
-INITIALIZING = "logged model arguments"
-WANDB_TABLE = "W&B table"
-TRACKIO_TRACES = "Trackio traces"
-SIMPLE_EVALUATE = "rounds"
-EXCEPTHOOK = "error messages"
+EVALUATE = "evaluation"
+SIMPLE_EVALUATE = "errors and rounds"
 API_GENERATE = "API trials"
 API_PAYLOAD = "API seeds"
 VLLM_ENGINE = "lazy vLLM engine"
@@ -117,116 +111,63 @@ VLLM_WORKER = "vLLM worker process"
 SYMPY_EVAL = "sympy evaluation"
 
 _PLUGIN = "tests/harness/plugin/test_patches.py::"
+_NAMES = "tests/harness/plugin/test_sampled_tasks.py::"
 _SEEDS = "tests/harness/models/test_api_seeds.py::"
 _ENGINE = "tests/harness/models/vllm/test_engine_processes.py::"
+
+_SAME_SEED = "every trial of a question on an API backend may carry one seed"
+_STAYS = "a killed run may leave its processes"
 
 PATCHES: dict[str, Patch] = {
     TASK_INDEX: Patch(
         "lm_eval.tasks._index:TaskIndex.build",
-        "Adds this package's task folder; 0.4.12 and 0.4.13 have no entry point for tasks.",
+        "Adds this package's task folder and finds `NAME_bayes`; the harness has no entry point "
+        "for tasks.",
         _takes("paths"),
-        "never: the process keeps the folder",
+        "the tasks of this package and names such as gsm8k_cot_bayes are not found",
+        "never: what the harness finds is not changed",
         _PLUGIN + "test_the_task_folder_follows_the_built_in_one",
     ),
     TASK_NAMES: Patch(
         "lm_eval.tasks.manager:TaskManager.match_tasks",
         "Finds `NAME_bayes` on the command line; the harness compares with its list of names.",
         _takes("task_list"),
+        "the command line finds no names such as gsm8k_cot_bayes",
         "never: names that the harness finds are not changed",
-        "tests/harness/plugin/test_sampled_tasks.py::test_the_command_line_finds_a_sampled_task",
-    ),
-    TASK_ENTRY: Patch(
-        "lm_eval.tasks.manager:TaskManager._entry",
-        "Finds `NAME_bayes` in `simple_evaluate(tasks=[...])` and `TaskManager.load`.",
-        _takes("name"),
-        "never: names that the harness finds are not changed",
-        "tests/harness/plugin/test_sampled_tasks.py::test_a_task_is_sampled_by_its_name",
+        _NAMES + "test_the_command_line_finds_a_sampled_task",
     ),
     TASK_INCLUDE: Patch(
         "lm_eval.tasks._yaml_loader:load_yaml",
         "Reads `include: NAME` of a YAML where no file of that name exists; the harness takes "
         "paths only.",
         _takes("path"),
+        "`include:` takes no name of a task",
         "never: files that exist are read as before",
-        "tests/harness/plugin/test_sampled_tasks.py::test_include_takes_the_name_of_a_task",
-    ),
-    TASK_INIT: Patch(
-        "lm_eval.api.task:ConfigurableTask.__init__",
-        "Checks tasks that list `metric: bayes` before sampling; the harness calls a metric only "
-        "after everything is sampled.",
-        _takes("config"),
-        "never: tasks without the metric are not changed",
-        "tests/harness/plugin/test_drop_in.py::test_it_gives_the_same_rows_as_the_class",
-    ),
-    TASK_REQUESTS: Patch(
-        "lm_eval.api.task:ConfigurableTask.build_all_requests",
-        "Makes the requests of one such task N-fold; its class is the user's.",
-        _takes("samples", "cache_requests"),
-        "with the task object, the only one that is changed",
-        "tests/harness/plugin/test_drop_in.py::test_sampling_settings_are_checked_before_sampling",
-    ),
-    TASK_FILTERS: Patch(
-        "lm_eval.api.task:ConfigurableTask.apply_filters",
-        "Cuts the padding of several ranks and makes the responses of one such task loggable.",
-        _callable,
-        "with the task object, the only one that is changed",
-        "tests/harness/plugin/test_drop_in.py::test_a_lone_surrogate_is_logged",
+        _NAMES + "test_include_takes_the_name_of_a_task",
     ),
     EVALUATE: Patch(
         "lm_eval.evaluator:evaluate",
-        "Tells tasks which model answers; the harness gives a task no access to the model.",
+        "Tells tasks which model answers, which the harness does not, and prepares YAMLs that list "
+        "metrics or aggregations of this package.",
         _takes("lm", "task_dict"),
-        "never: each call sets and resets a context variable",
+        f"{_SAME_SEED}, groups have no rows of this package, and its aggregations no Stderr",
+        "never: runs without tasks of this package pass through",
         _PLUGIN + "test_a_task_sees_the_model_of_its_own_evaluation",
     ),
-    METADATA: Patch(
-        "lm_eval.evaluator:simple_evaluate",
-        "Warns that settings in `metadata=` do not count where a `task_manager=` is given, which "
-        "the harness drops without a word; raises where the first metric has no number.",
-        _takes("metadata", "task_manager"),
-        "never: nothing but the warning and the error is added",
-        "tests/harness/task/test_ways_to_set.py::test_metadata_beside_a_task_manager_is_warned_of",
-    ),
-    INITIALIZING: Patch(
-        "lm_eval.evaluator:eval_logger.info",
-        "Logs the arguments of this package's models without the passwords in them; the harness "
-        "logs them before the model can refuse them.",
-        _callable,
-        "never: messages about other models are not changed",
-        _PLUGIN + "test_the_log_of_a_models_arguments_has_no_password",
-    ),
-    WANDB_TABLE: Patch(
-        "lm_eval.loggers.wandb_logger:WandbLogger._generate_dataset",
-        "Makes a row of each trial; the harness expects one response and every metric a sample.",
-        _takes("data", "config"),
-        "never: samples of other tasks are not changed",
-        "tests/harness/plugin/test_sample_loggers.py::test_wandb_gets_a_row_for_each_trial",
-    ),
-    TRACKIO_TRACES: Patch(
-        "lm_eval.loggers.trackio_logger:TrackioLogger.log_eval_samples",
-        "Makes a trace of each trial; the harness puts the list of all responses into one message.",
-        _takes("samples"),
-        "never: samples of other tasks are not changed",
-        "tests/harness/plugin/test_sample_loggers.py::test_trackio_gets_a_trace_for_each_trial",
-    ),
     SIMPLE_EVALUATE: Patch(
-        "lm_eval:simple_evaluate",
-        "`lm-eval-bayes run` evaluates in rounds below the harness's own command line.",
+        "lm_eval.evaluator:simple_evaluate",
+        "Raises where the first metric of a task has no number, and lets `lm-eval-bayes run` "
+        "evaluate in rounds below the harness's own command line.",
         _takes("model", "tasks", "task_manager"),
-        "at the end of the command",
+        "runs whose first metric has no number end without an error",
+        "never: runs without tasks of this package pass through",
         _PLUGIN + "test_rounds_take_the_place_of_one_evaluation_and_leave_it",
-    ),
-    EXCEPTHOOK: Patch(
-        "sys:excepthook",
-        "Prints this package's errors as one line; the harness lets them pass as tracebacks.",
-        _callable,
-        "never: other exceptions go to the original hook",
-        _PLUGIN + "test_errors_of_this_package_are_one_line",
     ),
     API_GENERATE: Patch(
         "lm_eval.models.api_models:TemplateAPI.generate_until",
         "Sees which requests are trials; the harness puts one seed into all of them.",
         _builds_api_requests,
+        _SAME_SEED,
         "at the end of the evaluation; only the evaluated model is changed",
         _SEEDS + "test_every_trial_has_its_own_seed_and_a_run_can_be_repeated",
     ),
@@ -234,6 +175,7 @@ PATCHES: dict[str, Patch] = {
         "lm_eval.models.api_models:TemplateAPI._create_payload",
         "Puts a seed of its own into the request of each trial.",
         _callable,
+        _SAME_SEED,
         "at the end of the model's generate_until",
         _SEEDS + "test_every_trial_has_its_own_seed_and_a_run_can_be_repeated",
     ),
@@ -241,6 +183,7 @@ PATCHES: dict[str, Patch] = {
         "lm_eval.models.vllm_causallms:LLM",
         "Builds the engine when it is first needed; the harness builds it in `VLLM.__init__`.",
         _callable,
+        "the engine is built before the tasks are checked",
         "at the end of `VLLM.__init__`",
         _PLUGIN + "test_the_engine_is_built_when_it_is_needed",
     ),
@@ -248,6 +191,7 @@ PATCHES: dict[str, Patch] = {
         "vllm.v1.engine.core:EngineCoreProc.run_engine_core",
         "Ends the engine's process with its parent; vLLM leaves it running after a kill.",
         _static_method,
+        _STAYS,
         "when the engine is built",
         _ENGINE + "test_vllms_processes_are_bound_while_an_engine_is_built",
     ),
@@ -255,6 +199,7 @@ PATCHES: dict[str, Patch] = {
         "vllm.v1.executor.multiproc_executor:WorkerProc.worker_main",
         "The same for the workers of an engine, in the engine's own process.",
         _static_method,
+        _STAYS,
         "with the engine's process",
         _ENGINE + "test_vllms_processes_are_bound_while_an_engine_is_built",
     ),
@@ -263,11 +208,15 @@ PATCHES: dict[str, Patch] = {
         "Refuses to evaluate model output that is no number. Done by `grading/equivalence.py` in "
         "the grading process, which imports nothing of this package.",
         _takes("code", "local_dict", "global_dict"),
+        "answers are compared as text",
         "with the grading process",
         "tests/harness/grading/test_grading_workers.py"
         "::test_only_plain_numbers_reach_the_evaluator_of_sympy",
     ),
 }
+
+#: What was already said of guards that do not hold.
+_reported: set[str] = set()
 
 
 def _place(name: str, owner: Any) -> tuple[Any, str]:
@@ -302,6 +251,8 @@ def problem_of(name: str, owner: Any = None) -> str | None:
 def install(name: str, wrap: Wrap, owner: Any = None) -> str | None:
     """Replace a row's target; do nothing if it is replaced already.
 
+    A guard that does not hold is warned of once, with the row's name and what is missing then.
+
     Parameters
     ----------
     name : str
@@ -320,6 +271,9 @@ def install(name: str, wrap: Wrap, owner: Any = None) -> str | None:
         return None
     problem = problem_of(name, owner)
     if problem is not None:
+        if name not in _reported:
+            _reported.add(name)
+            log.warning("patch `%s`: %s; %s", name, problem, PATCHES[name].otherwise)
         return problem
     holder, attribute = _place(name, owner)
     raw = inspect.getattr_static(holder, attribute, None)

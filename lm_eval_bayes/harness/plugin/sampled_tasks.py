@@ -8,12 +8,16 @@ and NAME is known, an entry for it is added: the configuration of NAME with the 
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
@@ -33,48 +37,134 @@ _INHERITED_ONLY = ("tag", "group", "task_list")
 
 
 def install() -> None:
-    """Let the harness find `NAME_bayes` and a task of its own under `include:`."""
-    for name, wrap in (
-        (patches.TASK_NAMES, _matching_sampled),
-        (patches.TASK_ENTRY, _entry_or_sampled),
-        (patches.TASK_INCLUDE, _including_by_name),
-    ):
-        problem = patches.install(name, wrap)
-        if problem is not None:
-            log.debug("%s: names such as gsm8k_cot_bayes are not found", problem)
+    """Let the harness find our tasks, `NAME_bayes` and a task of its own under `include:`."""
+    patches.install(patches.TASK_INDEX, _building_ours)
+    patches.install(patches.TASK_NAMES, _matching_sampled)
+    patches.install(patches.TASK_INCLUDE, _including_by_name)
+
+
+class SampledIndex(dict[str, Any]):
+    """The harness's index of tasks, in which `NAME_bayes` is found where NAME is."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or add_sampled(name, self)
+
+    def __missing__(self, name: str) -> Any:
+        if add_sampled(name, self):
+            return self[name]
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the entry of a name, or `default`."""
+        return self[name] if name in self else default  # noqa: SIM401  it is `get`
+
+
+def _building_ours(build: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def build_with_ours(*args: Any, **kwargs: Any) -> Any:
+        import lm_eval.tasks
+
+        bound = signature.bind(*args, **kwargs)
+        built_in = Path(str(lm_eval.tasks.__file__)).parent
+        bound.arguments["paths"] = with_our_tasks(
+            bound.arguments["paths"], built_in, task_configs_dir()
+        )
+        return SampledIndex(build(*bound.args, **bound.kwargs))
+
+    return build_with_ours
+
+
+def with_our_tasks(paths: Iterable[Any], built_in: Path, folder: Path) -> list[Any]:
+    """Insert `folder` after `built_in`, if `paths` has the second but not the first.
+
+    Parameters
+    ----------
+    paths : iterable of path-like
+        The folders that the harness is about to read; later ones override earlier ones.
+    built_in, folder : pathlib.Path
+        The harness's own task folder, and this package's.
+
+    Examples
+    --------
+    >>> [str(p) for p in with_our_tasks([Path("/h/tasks"), "/user"], Path("/h/tasks"), Path("/o"))]
+    ['/h/tasks', '/o', '/user']
+    >>> with_our_tasks(["/user"], Path("/h/tasks"), Path("/o"))
+    ['/user']
+    """
+    result = list(paths)
+    resolved = [Path(p).expanduser().resolve() for p in result]
+    if built_in.resolve() in resolved and folder.resolve() not in resolved:
+        result.insert(resolved.index(built_in.resolve()) + 1, folder)
+    return result
 
 
 def _matching_sampled(original: Callable[..., list[str]]) -> Callable[..., list[str]]:
     @functools.wraps(original)
     def match_tasks(self: Any, task_list: list[str]) -> list[str]:
-        index = self.task_index
-        sampled = [name for name in task_list if name not in index and add_sampled(name, index)]
         matches = original(self, task_list)
-        return [*matches, *(name for name in sampled if name not in matches)]
+        for name in task_list:
+            if name.endswith(SUFFIX) and re.search(r"[*?[]", name):
+                sampled = _sampled_of_pattern(name, self.all_tasks, self.task_index)
+            else:
+                sampled = [name] if name in self.task_index else []
+            matches += [task for task in sampled if task not in matches]
+        return matches
 
     return match_tasks
 
 
-def _entry_or_sampled(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def _entry(self: Any, name: str) -> Any:
-        entry = original(self, name)
-        if entry is None and add_sampled(name, self.task_index):
-            entry = original(self, name)
-        return entry
-
-    return _entry
+def _sampled_of_pattern(pattern: str, names: Iterable[str], index: dict[str, Any]) -> list[str]:
+    changes = _Changes()
+    bases = [name for name in names if fnmatchcase(name, pattern.removesuffix(SUFFIX))]
+    sampled = [_sampled_name(name, index, changes) for name in bases]
+    changes.log(pattern)
+    return [name for name in sampled if name is not None]
 
 
-def add_sampled(name: object, index: MutableMapping[str, Any]) -> bool:
+@dataclass
+class _Changes:
+    """The tasks that are greedy, and those that cannot be sampled: reason -> names."""
+
+    greedy: list[str] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+
+    def leave_out(self, name: str, error: TaskConfigError) -> None:
+        """Note a task that cannot be sampled, once; of a group, its tasks are noted."""
+        if error.argument == "task":
+            return
+        names = self.left_out.setdefault(f"{error.argument} {error.value}", [])
+        names += [] if name in names else [name]
+
+    def log(self, name: str) -> None:
+        """Name them in one line each."""
+        base = name.removesuffix(SUFFIX)
+        which = (
+            f"{base} is"
+            if self.greedy == [base]
+            else f"{plural(len(self.greedy), 'task')} of {base} are"
+        )
+        if self.greedy:
+            log.warning(
+                "%s: %s greedy, so temperature is %g and top_p %g; --gen_kwargs changes that",
+                *(name, which, SAMPLING["temperature"], SAMPLING["top_p"]),
+            )
+        for reason, names in self.left_out.items():
+            message = "%s: left out, because they cannot be sampled repeatedly (%s): %s"
+            log.warning(message, name, reason, ", ".join(names))
+
+
+def add_sampled(name: object, index: dict[str, Any]) -> bool:
     """Add an entry for `NAME_bayes` to an index that knows NAME.
 
     Parameters
     ----------
     name : object
         The name that was asked for; only text that ends in ``_bayes`` can be added.
-    index : mutable mapping of str to Entry
-        The harness's index. Members of a group or tag are added as well.
+    index : dict of str to Entry
+        The harness's index. Members of a group or tag are added as well; those that cannot be
+        sampled are left out, with a warning.
 
     Returns
     -------
@@ -84,57 +174,80 @@ def add_sampled(name: object, index: MutableMapping[str, Any]) -> bool:
     Raises
     ------
     TaskConfigError
-        If NAME, or a task in it, cannot be sampled repeatedly.
+        If NAME, or every task in it, cannot be sampled repeatedly.
     """
-    greedy: list[str] = []
-    added = isinstance(name, str) and name.endswith(SUFFIX) and _add(name, index, greedy)
-    if greedy:
-        base = str(name).removesuffix(SUFFIX)
-        which = f"{base} is" if greedy == [base] else f"{plural(len(greedy), 'task')} of {base} are"
-        log.warning(
-            "%s: %s greedy, so temperature is %g and top_p %g; --gen_kwargs changes that",
-            *(name, which, SAMPLING["temperature"], SAMPLING["top_p"]),
-        )
+    changes = _Changes()
+    added = isinstance(name, str) and name.endswith(SUFFIX) and _add(name, index, changes)
+    changes.log(str(name))
     return added
 
 
-def _add(name: str, index: MutableMapping[str, Any], greedy: list[str]) -> bool:
-    """Add an entry unless there is one, and list its tasks that are greedy."""
-    if name in index:
+def _add(name: str, index: dict[str, Any], changes: _Changes) -> bool:
+    """Add an entry unless there is one."""
+    if dict.__contains__(index, name):
         return True
-    base = index.get(name.removesuffix(SUFFIX))
+    base = dict.get(index, name.removesuffix(SUFFIX))
     if base is None:
         return False
     from lm_eval.tasks._index import Entry, Kind
 
     if base.kind is Kind.TAG:
-        members = {
-            _sampled_name(task, index, greedy) for task in sorted(base.tags) if task in index
-        }
-        index[name] = Entry(name=name, kind=Kind.TAG, yaml_path=None, tags=members)
+        names = [_sampled_name(task, index, changes) for task in sorted(base.tags)]
+        members = _some(names, base.name, changes)
+        index[name] = Entry(name=name, kind=Kind.TAG, yaml_path=None, tags=set(members))
     elif base.kind is Kind.GROUP:
-        config = group_config(_full_config(base), index, greedy)
+        config = _group_config(_full_config(base), str(base.name), index, changes)
         index[name] = Entry(name=name, kind=Kind.GROUP, yaml_path=None, cfg=config)
     else:
+        _check(base.cfg or {}, name.removesuffix(SUFFIX))  # before its functions are imported
         own = _full_config(base)
         config = task_config(own, name.removesuffix(SUFFIX))
         if not _samples(own.get("generation_kwargs")):
-            greedy.append(str(base.name))
+            changes.greedy.append(str(base.name))
         index[name] = Entry(name=name, kind=Kind.PY_TASK, yaml_path=None, cfg=config)
     return True
 
 
-def _sampled_name(name: str, index: MutableMapping[str, Any], greedy: list[str]) -> str:
-    """Return the name of the sampled task, which is the task itself if it samples already."""
-    if _is_sampled(index[name]):
+def _sampled_name(name: str, index: dict[str, Any], changes: _Changes) -> str | None:
+    """Return the name of the sampled task, which is the task itself if it samples already.
+
+    None of one that cannot be sampled, or is unknown.
+    """
+    entry = dict.get(index, name)
+    if entry is None:
+        return None
+    if str((entry.cfg or {}).get("class", "")).endswith(_SAMPLING_CLASSES):
         return name
-    _add(name + SUFFIX, index, greedy)
+    try:
+        _add(name + SUFFIX, index, changes)
+    except TaskConfigError as error:
+        changes.leave_out(name, error)
+        return None
     return name + SUFFIX
 
 
-def _is_sampled(entry: Any) -> bool:
-    text = str((entry.cfg or {}).get("class", ""))
-    return text.endswith(("RepeatedSamplingTask", "RubricTask"))
+_SAMPLING_CLASSES = ("RepeatedSamplingTask", "RubricTask")
+
+
+def _some(members: Iterable[Any], group: str, changes: _Changes) -> list[Any]:
+    """Return the members that can be sampled.
+
+    Raises
+    ------
+    TaskConfigError
+        If there is none.
+    """
+    sampled = [member for member in members if member is not None]
+    if not sampled:
+        reasons = "; ".join(
+            f"{reason}: {', '.join(names)}" for reason, names in changes.left_out.items()
+        )
+        sentence = (
+            f"{group}{SUFFIX}: no task of {group} can be sampled repeatedly, only generate_until "
+            f"tasks that are YAML files ({reasons or 'it has none'})"
+        )
+        raise TaskConfigError(sentence, "unsupported", "task", group)
+    return sampled
 
 
 def _full_config(entry: Any) -> dict[str, Any]:
@@ -171,35 +284,46 @@ def task_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
-    output_type = config.get("output_type", "generate_until")
-    if config.get("class") is not None:
-        if getattr(config["class"], "__module__", "").startswith("lm_eval_bayes."):
-            sentence = (
-                f"task {name}{SUFFIX}: {name} is sampled repeatedly already; bayes_n sets its N"
-            )
-            raise TaskConfigError(sentence, "duplicate", "task", name)
-        kind = getattr(config["class"], "__name__", config["class"])
-        sentence = (
-            f"task {name}{SUFFIX}: {name} has a Python class of its own ({kind}), which this "
-            "package cannot sample repeatedly; only tasks that are a YAML file can be"
-        )
-        raise TaskConfigError(sentence, "unsupported", "class", kind)
-    if output_type != "generate_until":
-        sentence = (
-            f"task {name}{SUFFIX}: {name} has `output_type: {output_type}`, whose scores do not "
-            "change from trial to trial; only generate_until tasks can be sampled repeatedly"
-        )
-        raise TaskConfigError(sentence, "unsupported", "output_type", output_type)
+    _check(config, name)
     inherited = {key: value for key, value in config.items() if key not in _INHERITED_ONLY}
     repeats = config.get("repeats", 1)
     return {
         **inherited,
         "task": name + SUFFIX,
         "class": RepeatedSamplingTask,
-        "output_type": output_type,
+        "output_type": "generate_until",
         "repeats": repeats if isinstance(repeats, int) and repeats > 1 else DEFAULT_TRIALS,
         "generation_kwargs": _sampled_generation(config.get("generation_kwargs")),
     }
+
+
+def _check(config: Mapping[str, Any], name: str) -> None:
+    """Raise an error for a task that cannot be sampled repeatedly."""
+    output_type = config.get("output_type", "generate_until")
+    if config.get("class") is not None:
+        kind = str(getattr(config["class"], "__name__", config["class"])).rpartition(".")[2]
+        if kind.endswith(_SAMPLING_CLASSES):
+            sentence = (
+                f"task {name}{SUFFIX}: {name} is sampled repeatedly already; bayes_n sets its N"
+            )
+            raise TaskConfigError(sentence, "duplicate", "task", name)
+        sentence = (
+            f"task {name}{SUFFIX}: {name} has a Python class of its own ({kind}), which this "
+            "package cannot sample repeatedly; only tasks that are a YAML file can be"
+        )
+        raise TaskConfigError(sentence, "unsupported", "class", kind)
+    if "include" in config:
+        sentence = (
+            f"task {name}{SUFFIX}: {name} stands in the YAML of a group, where the harness reads "
+            "no `include:`"
+        )
+        raise TaskConfigError(sentence, "unsupported", "include", config["include"])
+    if output_type != "generate_until":
+        sentence = (
+            f"task {name}{SUFFIX}: {name} has `output_type: {output_type}`, whose scores do not "
+            "change from trial to trial; only generate_until tasks can be sampled repeatedly"
+        )
+        raise TaskConfigError(sentence, "unsupported", "output_type", output_type)
 
 
 def _samples(generation: Mapping[str, Any] | None) -> bool:
@@ -215,84 +339,63 @@ def _sampled_generation(generation: Mapping[str, Any] | None) -> dict[str, Any]:
     return settings if _samples(settings) else {**settings, **SAMPLING}
 
 
-def group_config(
-    config: Mapping[str, Any], index: MutableMapping[str, Any], greedy: list[str]
+def _group_config(
+    config: Mapping[str, Any], path: str, index: dict[str, Any], changes: _Changes
 ) -> dict[str, Any]:
     """Return the configuration of a group whose tasks are sampled repeatedly.
 
     The group shows the posterior of the mean over its tasks, with the weights of its own first
-    metric. Its tasks that are greedy are added to `greedy`.
+    metric. `path` names the group, with the groups around it.
     """
     from lm_eval_bayes.tasks import AVG_AT_N, BAYES_AT_N, HBAYES_AT_N
 
-    members = [
-        _sampled_member(member, str(config["group"]), index, greedy)
-        for member in config.get("task") or ()
-    ]
+    given = config.get("task") or ()
     listed = config.get("aggregate_metric_list") or [{}]
     first = listed[0] if isinstance(listed, Sequence) else listed
-    weight_by_size = first.get("weight_by_size", True)
-    filters = sorted(_filters_of(members, index)) or ["none"]
-    overrides = {
-        key: _sampled_generation(value) if key == "generation_kwargs" else value
-        for key, value in config.items()
-    }
+    members = [_sampled_member(member, path, index, changes) for member in given]
     return {
-        **overrides,
+        **{
+            key: _sampled_generation(value) if key == "generation_kwargs" else value
+            for key, value in config.items()
+        },
         "group": str(config["group"]) + SUFFIX,
-        "task": members,
+        "task": _some(members, path, changes),
         "aggregate_metric_list": [
-            {"metric": row, "weight_by_size": weight_by_size, "filter_list": filters}
+            {"metric": row, "weight_by_size": first.get("weight_by_size", True)}
             for row in (HBAYES_AT_N, BAYES_AT_N, AVG_AT_N)
         ],
     }
 
 
-def _sampled_member(
-    member: Any, group: str, index: MutableMapping[str, Any], greedy: list[str]
-) -> Any:
+def _sampled_member(member: Any, path: str, index: dict[str, Any], changes: _Changes) -> Any:
+    """Return a member of a group, sampled: a name, or a name with what the group changes of it.
+
+    None of one that cannot be sampled.
+    """
     if isinstance(member, str):
-        return _sampled_name(member, index, greedy) if member in index else member
-    if not isinstance(member, Mapping):
-        return member
-    if "group" in member and member["group"] not in index:
-        return group_config(member, index, greedy)
+        return _sampled_name(member, index, changes)
     key = "group" if "group" in member else "task"
-    if member.get(key) not in index:
-        sentence = (
-            f"group {group}{SUFFIX}: {group} has the {key} {member.get(key, 'without a name')} "
-            "inside the YAML of a group; only tasks that are a YAML file can be sampled repeatedly"
-        )
-        raise TaskConfigError(sentence, "unsupported", key, member.get(key))
+    name = member.get(key)
+    if name is None:
+        return member  # which the harness refuses
+    try:
+        if name in index:
+            sampled = _sampled_name(name, index, changes)
+        elif key == "group":
+            return _group_config(member, f"{path}::{name}", index, changes)
+        else:  # a task inside the YAML of the group
+            from lm_eval.tasks._index import Entry, Kind
+
+            member = task_config(member, f"{path}::{name}")
+            sampled = member["task"]
+            index[sampled] = Entry(name=sampled, kind=Kind.PY_TASK, yaml_path=None, cfg=member)
+    except TaskConfigError as error:
+        changes.leave_out(f"{path}::{name}", error)
+        return None
     overrides = dict(member)
     if "generation_kwargs" in overrides:
         overrides["generation_kwargs"] = _sampled_generation(overrides["generation_kwargs"])
-    return {**overrides, key: _sampled_name(member[key], index, greedy)}
-
-
-def _filters_of(members: Sequence[Any], index: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the filter pipelines of the tasks of a group."""
-    seen: set[str] = set()
-    waiting = list(members)
-    while waiting:
-        member = waiting.pop()
-        if isinstance(member, Mapping):
-            inner = member.get("task")
-            waiting += inner if isinstance(inner, list) else []
-            member = member.get("group" if "group" in member else "task")
-        entry = index.get(member) if isinstance(member, str) else None
-        if entry is None:
-            continue
-        waiting += sorted(entry.tags) if entry.kind.name == "TAG" else []
-        config = entry.cfg or {}
-        if isinstance(config.get("task"), list):
-            waiting += config["task"]
-            continue
-        pipelines = config.get("filter_list") or [{"name": "none", "filter": []}]
-        # those that vote are left out of the sampled tasks
-        names = {p["name"] for p in pipelines if "majority_vote" not in str(p["filter"])}
-        yield from names - seen
-        seen |= names
+    return None if sampled is None else {**overrides, key: sampled}
 
 
 # -- `include: NAME` ------------------------------------------------------------------------------
@@ -318,8 +421,6 @@ def _including_by_name(original: Callable[..., Any]) -> Callable[..., Any]:
 def _task_files() -> dict[str, Path]:
     """Return the YAML files of the harness and of this package by the names of their tasks."""
     import lm_eval.tasks
-
-    from lm_eval_bayes._util.files import task_configs_dir
 
     harness = Path(str(lm_eval.tasks.__file__)).parent
     folders = (harness, task_configs_dir())

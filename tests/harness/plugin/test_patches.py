@@ -7,6 +7,7 @@ import functools
 import re
 import sys
 import types
+from pathlib import Path
 from types import SimpleNamespace
 
 import lm_eval
@@ -16,10 +17,10 @@ from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks._index import TaskIndex
 
 from lm_eval_bayes._util.files import task_configs_dir
-from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.evaluation import current_evaluation
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.vllm.engine import LazyLLM, lazy_llm
-from lm_eval_bayes.harness.plugin import patches, registration, wrappers
+from lm_eval_bayes.harness.plugin import patches, registration
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -61,6 +62,7 @@ def test_every_row_says_why_and_names_a_test_that_exists(name):
     assert module
     assert path
     assert len(patch.why.split()) > 5
+    assert patch.otherwise
     assert patch.undo
     file, _, test = patch.test.partition("::")
     tree = ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))
@@ -157,7 +159,7 @@ def test_the_task_folder_follows_the_built_in_one(monkeypatch):
     monkeypatch.setattr(TaskIndex, "_iter_yaml_files", lambda root: roots.append(root) or [])
     registration.harness_imported("lm_eval.tasks")
     assert patches.is_installed(patches.TASK_INDEX)
-    built_in = registration.Path(lm_eval.tasks.__file__).parent
+    built_in = Path(lm_eval.tasks.__file__).parent
     TaskIndex().build([built_in])
     assert roots == [built_in, task_configs_dir()]
     assert patches.undo(patches.TASK_INDEX)
@@ -202,92 +204,45 @@ def test_the_context_ends_with_an_evaluation_that_fails():
 
 
 def test_rounds_take_the_place_of_one_evaluation_and_leave_it():
-    before = dict(vars(lm_eval))
-    with patches.applied(
-        patches.SIMPLE_EVALUATE, lambda original: lambda **arguments: ["round", arguments]
-    ) as problem:
-        assert problem is None
-        assert lm_eval.simple_evaluate(model="m") == ["round", {"model": "m"}]
-    assert vars(lm_eval) == before
+    registration.register_all()
+    calls = []
+
+    def rounds(**arguments):
+        calls.append(arguments)
+        with pytest.raises(ValueError, match="No tasks"):
+            lm_eval.simple_evaluate(model="dummy", tasks=[])
+        return "rounds"
+
+    with registration.in_place_of_simple_evaluate(rounds):
+        assert lm_eval.simple_evaluate("dummy", tasks=["t"]) == "rounds"
+    assert calls == [{"model": "dummy", "tasks": ["t"]}]
+    with pytest.raises(ValueError, match="No tasks"):
+        lm_eval.simple_evaluate(model="dummy", tasks=[])
 
 
-@pytest.mark.parametrize("as_text", [False, True])
-def test_the_log_of_a_models_arguments_has_no_password(tmp_path, caplog, as_text):
-    url = "http://me:hidden@host:8000/v1/completions?key=hidden"
-    arguments = {
-        "backend": "local-completions",
-        "model": "m",
-        "api_key": "hidden",
-        "base_url": f"me:hidden@127.0.0.1:9/v1;{url}",
-        "store": str(tmp_path / "a.sqlite"),
-    }
-    text = ",".join(f"{name}={value}" for name, value in arguments.items())
-    caplog.set_level("INFO", "lm_eval")
-    with pytest.raises(ModelConfigError):
-        lm_eval.simple_evaluate(
-            model="trials",
-            model_args=text if as_text else arguments,
-            tasks=["demo_arithmetic_bayes"],
-        )
-    (record,) = [r for r in caplog.records if "Initializing" in r.getMessage()]
-    assert (record.filename, record.funcName) == ("evaluator.py", "simple_evaluate")
-    message = record.getMessage()
-    assert "'base_url': '127.0.0.1:9/v1;http://host:8000/v1/completions'" in message
-    assert str(tmp_path) in message
-    assert "hidden" not in caplog.text
+def test_a_guard_that_does_not_hold_is_named_once(caplog, monkeypatch):
+    monkeypatch.setattr(patches, "_reported", set())
+    for _ in range(2):
+        assert patches.install(patches.API_PAYLOAD, wrapped, SimpleNamespace()) is not None
+    patch = patches.PATCHES[patches.API_PAYLOAD]
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert f"`{patches.API_PAYLOAD}`" in message
+    assert patch.target in message
+    assert message.endswith(patch.otherwise)
 
 
-def test_other_messages_of_the_evaluator_are_logged_as_they_are(caplog):
-    from lm_eval.evaluator import eval_logger
+def test_what_is_stored_is_named_when_the_user_stops_a_run(caplog, tmp_path):
+    path = tmp_path / "a.sqlite"
 
-    wrappers.install_evaluate()
-    caplog.set_level("INFO", "lm_eval")
-    given = {"base_url": "http://me:pw@host/v1"}
-    eval_logger.info("Initializing %s model, with arguments: %s", "local-completions", given)
-    eval_logger.info("Initializing %s model")
-    eval_logger.info("at http://me:pw@host/v1 in %d s", 3, extra={"more": 1})
-    assert [record.getMessage() for record in caplog.records] == [
-        f"Initializing local-completions model, with arguments: {given}",
-        "Initializing %s model",
-        "at http://me:pw@host/v1 in 3 s",
-    ]
-    assert caplog.records[2].more == 1
-    assert {record.filename for record in caplog.records} == {"test_patches.py"}
+    class Stopped(BiasedCoinLM):
+        trial_store = SimpleNamespace(path=path, trial_counts=lambda: {"q": 2, "r": 1})
 
+        def generate_until(self, requests, disable_tqdm=False):
+            raise KeyboardInterrupt
 
-def test_errors_of_this_package_are_one_line(capsys, monkeypatch):
-    passed_on = []
-    monkeypatch.setattr(sys, "excepthook", lambda *arguments: passed_on.append(arguments))
-    wrappers.install_excepthook()
-    once = sys.excepthook
-    wrappers.install_excepthook()
-    assert sys.excepthook is once
-    once(ModelConfigError, ModelConfigError("`store` must be a path"), None)
-    assert capsys.readouterr().err == "lm-eval-bayes: `store` must be a path\n"
-    once(ValueError, ValueError("not ours"), None)
-    assert len(passed_on) == 1
-
-
-def test_a_metric_that_cannot_be_fetched_is_one_line(monkeypatch, capsys):
-    loading = pytest.importorskip("evaluate").loading
-
-    def absent(path, **options):
-        raise FileNotFoundError("no such module")
-
-    monkeypatch.setattr(loading, "evaluation_module_factory", absent)
-    try:
-        loading.load("code_eval")
-    except FileNotFoundError as error:
-        raised = error
-    passed_on = []
-    hook = wrappers._one_line(lambda *arguments: passed_on.append(arguments))
-    for command in ("humaneval", "humaneval_bayes"):
-        monkeypatch.setattr("sys.argv", ["lm_eval", "--tasks", command])
-        hook(FileNotFoundError, raised, raised.__traceback__)
-    assert len(passed_on) == 1  # a plain run of the harness is left alone
-    line = capsys.readouterr().err
-    assert "the task's metric code_eval cannot be fetched from the hub (FileNotFoundError)" in line
-    assert line.count("\n") == 1
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Stopped(p=0.5), RepeatedSamplingTask(config=toy_config()))
+    assert f"stopped; stored: 3 trials in {path}" in caplog.text
 
 
 def test_the_engine_is_built_when_it_is_needed(monkeypatch):

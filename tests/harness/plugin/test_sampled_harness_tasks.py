@@ -17,7 +17,7 @@ import yaml
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from lm_eval_bayes.harness.plugin import sampled_tasks, wrappers
+from lm_eval_bayes.harness.plugin import registration
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
@@ -88,9 +88,9 @@ SECOND = {"minerva_math_algebra": "math_verify"}
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, tmp_path):
-    sampled_tasks.install()
-    wrappers.install()
-    wrappers.install_evaluate()
+
+    registration.register_all()
+
     file, question, right, wrong, pipeline = CASES[name]
     docs = [question(10 + i) for i in range(len(RIGHT))]
     data = tmp_path / "data.jsonl"

@@ -13,7 +13,7 @@ from _support.toy import QUESTIONS, SCRIPT, ScriptedLM
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import DatasetUnavailableError, TaskConfigError
-from lm_eval_bayes.harness.plugin import sampled_tasks, wrappers
+from lm_eval_bayes.harness.plugin import registration
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -42,9 +42,8 @@ TOY = {
 
 @pytest.fixture(autouse=True)
 def _installed():
-    sampled_tasks.install()
-    wrappers.install()
-    wrappers.install_evaluate()
+
+    registration.register_all()
 
 
 @pytest.fixture
@@ -145,13 +144,62 @@ def test_a_group_of_sampled_tasks_has_the_mean_over_them(manager, caplog):
     assert row["avg@4,last"] == pytest.approx(4 / 12)
 
 
-@pytest.mark.parametrize("name", [{"task": "inner"}, {}])
-def test_a_group_with_a_task_inside_its_yaml_is_refused(manager, name):
-    inner = {**{k: v for k, v in manager.toy.items() if k not in ("task", "tag")}, **name}
-    nested = {"group": "part", "task": [inner]}
-    for group in ({"group": "both", "task": ["toy", inner]}, {"group": "both", "task": [nested]}):
-        with refused("task", "unsupported", name.get("task"), error=TaskConfigError):
-            run(manager(group), "both_bayes")
+def test_a_task_inside_the_yaml_of_a_group_is_sampled(manager):
+    inner = {k: v for k, v in manager.toy.items() if k not in ("task", "tag")}
+    nested = {"group": "part", "task": [{**inner, "task": "deep"}]}
+    group = {"group": "both", "task": ["toy", {**inner, "task": "inner"}, nested]}
+    results, _ = run(manager(group), "both_bayes")
+    names = ["toy_bayes", "both::inner_bayes", "both::part::deep_bayes"]
+    assert sorted(results["samples"]) == sorted(names)
+    averages = {results["results"][name]["avg@16,last"] for name in names}
+    assert averages == {4 / 12}
+    with pytest.raises(ValueError, match="must have 'task' or 'group' key"):
+        run(manager({"group": "both", "task": ["toy", inner]}), "both_bayes")
+
+
+def test_members_that_cannot_be_sampled_are_left_out_and_named(manager, caplog):
+    likely = {**manager.toy, "task": "likely", "output_type": "loglikelihood"}
+    choice = {**manager.toy, "task": "choice", "output_type": "multiple_choice"}
+    included = {"task": "included", "include": "other.yaml"}
+    none = {"group": "none", "task": ["likely", "choice"]}
+    group = {"group": "both", "task": ["toy", "likely", "choice", included, "none"]}
+    tasks = manager(likely, choice, none, group, bayes_n=2)
+    results, _ = run(tasks, "both_bayes")
+    assert set(run(tasks, "toys_bayes")[0]["samples"]) == set(results["samples"]) == {"toy_bayes"}
+    assert (
+        results["groups"]["both_bayes"]["avg@2,last"]
+        == results["results"]["toy_bayes"]["avg@2,last"]
+    )
+    left_out = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+    assert [message.rpartition("(")[2] for message in left_out] == [
+        "output_type loglikelihood): likely",
+        "output_type multiple_choice): choice",
+        "include other.yaml): both::included",
+        "output_type multiple_choice): choice",
+        "output_type loglikelihood): likely",
+    ]
+    with refused("task", "unsupported", "none", error=TaskConfigError) as caught:
+        run(tasks, "none_bayes")
+    assert "likely" in str(caught.value)
+    assert "choice" in str(caught.value)
+
+
+def test_the_command_line_finds_sampled_tasks_by_patterns(manager, caplog):
+    likely = {**manager.toy, "task": "toy_likely", "output_type": "loglikelihood"}
+    tasks = manager({**manager.toy, "task": "second", "tag": "others"}, likely)
+    assert tasks.match_tasks(["to?_bayes", "s*d_bayes"]) == ["toy_bayes", "second_bayes"]
+    assert tasks.match_tasks(["*_likely_bayes"]) == []
+    assert "(output_type loglikelihood): toy_likely" in caplog.text
+    assert tasks.match_tasks(["toy*", "no_such*_bayes"]) == ["toy", "toy_likely", "toys"]
+
+
+def test_a_group_of_the_users_may_list_sampled_tasks(manager):
+    group = {"group": "mine", "task": ["toy_bayes", {"task": "second_bayes", "repeats": 2}]}
+    loaded = manager({**manager.toy, "task": "second"}, group).load(["mine"])["tasks"]
+    assert {name: task.settings.n for name, task in loaded.items()} == {
+        "toy_bayes": 16,
+        "second_bayes": 2,
+    }
 
 
 def test_a_tag_of_sampled_tasks(manager):

@@ -9,7 +9,6 @@ import pytest
 from _support.toy import SCRIPT, ScriptedLM, all_rows, evaluate, toy_config
 from scipy.special import comb
 
-from lm_eval_bayes.harness.plugin.sample_loggers import trials_of_sample
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -127,7 +126,3 @@ def test_the_table_and_the_loggers_show_them(results):
     assert [name for name in keys if not name.endswith("_stderr")] == [
         *(f"{row}({metric}){end}" for metric in ("near", "parts") for row, end in SHOWN)
     ]
-    trials = trials_of_sample(results["samples"]["toy"][1], NAMES)
-    read = [[trial[name] for name in NAMES] for trial in trials]
-    near, far = [1.0, [True, True], 0.5], [0.0, [False, True], 0.5]
-    assert read == [[False, *near], [True, *near], [False, *near], [False, *far]]

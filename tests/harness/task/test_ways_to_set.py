@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import lm_eval
 import pytest
 from _support.errors import refused
@@ -11,7 +9,6 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
-from lm_eval_bayes.harness.plugin import wrappers
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -46,20 +43,7 @@ def test_metadata_of_simple_evaluate_and_model_arguments_meet(monkeypatch, demo_
     assert "lowered from 4000" in caplog.text
 
 
-def test_metadata_beside_a_task_manager_is_warned_of(caplog, demo_only):
-    wrappers.install_evaluate()
-    call = {"model": BiasedCoinLM(p=0.5), "tasks": ["demo_arithmetic_bayes"], "limit": 1}
-    call |= {"metadata": {"bayes_n": 3, "other": 1}, "bootstrap_iters": 0}
-    lm_eval.evaluator.simple_evaluate(**call, task_manager=demo_only(metadata={"bayes_n": 2}))
-    assert "bayes_n of `metadata=` is not used" in caplog.text
-    caplog.clear()
-    lm_eval.evaluator.simple_evaluate(**call, task_manager=demo_only(metadata={"bayes_n": 3}))
-    assert "is not used" not in caplog.text
-
-
 def test_each_task_of_a_run_may_have_its_own_n(demo_only):
-    wrappers.install_evaluate()
-
     def run(bayes_n):
         return lm_eval.simple_evaluate(
             model=BiasedCoinLM(p=0.5),
