@@ -269,6 +269,16 @@ def generation_config_of(config: Any, given: Mapping[str, Any]) -> Any:
         return GenerationConfig.from_model_config(config)
 
 
+def neutral_config(config: Any) -> Any:
+    """Return a generation config with nothing but the special tokens and the cache of another."""
+    from transformers import GenerationConfig
+
+    entries = config.to_diff_dict().items()
+    return GenerationConfig(
+        **{k: v for k, v in entries if k.endswith("_token_id") or k == "cache_implementation"}
+    )
+
+
 def end_tokens(generation_config: Any, tokenizer: Any) -> dict[int, int | None]:
     """Return the tokens that end a sequence, each with its stop_reason.
 

@@ -1,4 +1,4 @@
-"""Responses of the token loop, read as trials with their signals.
+"""Responses of transformers, read as trials with their signals.
 
 A response grows token by token in a :class:`Row`, until a :class:`StopFinder` finds its end.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf.gumbel_max import step_keys
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
 from lm_eval_bayes.store.trial import Trial
 
@@ -96,8 +95,6 @@ class Row:
         Tokens that end a sequence, each with its stop_reason.
     finder : StopFinder
         Finds stop strings.
-    round : int
-        Its trial number among those of the queue, see `Queue`.
     """
 
     request: TrialRequest
@@ -106,24 +103,18 @@ class Row:
     limit: int
     ends: Mapping[int, int | None]
     finder: StopFinder
-    round: int = 0
 
-    def __post_init__(self) -> None:
-        self.start_over()
-
-    def start_over(self) -> None:
-        """Remove all tokens; the same seed draws the same ones again."""
+    def start(self) -> None:
+        """Begin without tokens; the same seed draws the same ones again."""
         self.tokens: list[int] = []
-        self.logprobs: list[float] | None = []
+        self.logprobs: list[float] = []
         self.finish_reason: str | None = None
         self.stop_reason: str | int | None = None
-        self.started = self.ended = 0.0
-        self.concurrency: int | None = None
-        self.keys = step_keys(self.request.seed)
+        self.started = self.ended = time.perf_counter()
         self._checked = 0
 
     def take(self, token: int, logprob: float) -> bool:
-        """Append a token; return whether the trial has ended."""
+        """Append a token; search for a stop string when it is due; return whether it has ended."""
         if math.isnan(logprob):
             sentence = (
                 "the model's logits are not numbers (NaN); with dtype=float16 an overflow does "
@@ -131,18 +122,9 @@ class Row:
             )
             raise ModelConfigError(sentence, "range", "logits", logprob)
         self.tokens.append(token)
-        if self.logprobs is not None:
-            self.logprobs.append(logprob)
-        return self.settle()
-
-    def settle(self, over: bool = False) -> bool:
-        """Search for a stop string when it is due; return whether the trial has ended.
-
-        With `over` there are no more tokens.
-        """
+        self.logprobs.append(logprob)
         size = len(self.tokens)
-        full = over or size >= self.limit
-        at_end_token = size > 0 and self.tokens[-1] in self.ends
+        full, at_end_token = size >= self.limit, token in self.ends
         if not (at_end_token or full or size - self._checked >= self.finder.every):
             return False
         # The end token's text is not a stop string of the task.
@@ -150,11 +132,9 @@ class Row:
         self._checked = size
         if match is not None:
             count, self.stop_reason = match
-            del self.tokens[count:]
-            if self.logprobs is not None:
-                del self.logprobs[count:]
+            del self.tokens[count:], self.logprobs[count:]
         elif at_end_token:
-            self.stop_reason = self.ends[self.tokens[-1]]
+            self.stop_reason = self.ends[token]
         elif not full:
             return False
         self.finish_reason = "stop" if match is not None or at_end_token else "length"
@@ -162,30 +142,35 @@ class Row:
         return True
 
 
-def read_trial(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> Trial:
+def read_trial(
+    row: Row, lm: Any, requested: float, concurrency: int, prompt_bpt: float | None
+) -> Trial:
     """Return the trial of a finished row, with its measurements.
 
     Parameters
     ----------
     row : Row
         A trial that has ended.
-    lm : HFLM
+    lm : HFSampling
         The backend, for its tokenizer and think token.
     requested : float
         When it was requested, by `time.perf_counter`.
+    concurrency : int
+        The number of rows at its end, this one included, that had not ended before.
     prompt_bpt : float or None
         The bits of the prompt, if they were measured with this trial.
     """
-    text = str(lm.tok_decode(row.tokens))
+    text, think = str(lm.tok_decode(row.tokens)), lm.think_end_token
     signals: dict[str, Any] = {"prompt_truncated": row.cut}
-    if row.logprobs:
+    if row.logprobs and lm.backend == "causal":
         signals["completion_bpt"] = bits_per_token(row.logprobs)
-    think = lm.think_end_token
     if isinstance(think, int):
-        text, at = answer_at(row.tokens, think, text, lm.tok_decode)
-        signals["think_closed"] = at is not None
-        if at is not None:
-            signals["answer_at"] = at
+        signals["think_closed"] = think in row.tokens
+        if think in row.tokens:
+            # the text has the marker, which a tokenizer leaves out where it is a special token
+            at = len(row.tokens) - 1 - row.tokens[::-1].index(think)
+            before, after = row.tokens[:at], row.tokens[at + 1 :]
+            text = f"{lm.tok_decode(before)}{lm.think_end}{lm.tok_decode(after)}"
     elif think:
         signals["think_closed"] = think in lm.tok_decode(row.tokens, skip_special_tokens=False)
     if prompt_bpt is not None:
@@ -199,25 +184,5 @@ def read_trial(row: Row, lm: Any, requested: float, prompt_bpt: float | None) ->
         stop_reason=row.stop_reason,
         queued_s=row.started - requested,
         generated_s=row.ended - row.started,
-        concurrency=row.concurrency,
+        concurrency=concurrency,
     )
-
-
-def answer_at(tokens: list[int], think: int, text: str, decode: Any) -> tuple[str, int | None]:
-    """Return the text and the position, in characters, after the last think token.
-
-    Returns
-    -------
-    (str, int or None)
-        The raw text and the position; None without a think token. The harness decodes the
-        tokens after it alone and strips leading white space; in the rare case that the text
-        does not end so, the raw text is the two parts decoded separately.
-    """
-    if think not in tokens:
-        return text, None
-    after = len(tokens) - tokens[::-1].index(think)
-    answer = str(decode(tokens[after:])).lstrip()
-    if text.endswith(answer):
-        return text, len(text) - len(answer)
-    before = str(decode(tokens[:after]))
-    return before + answer, len(before)

@@ -12,6 +12,7 @@ pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf 
 
 from _support.errors import refused
 from _support.tiny_hf import PROMPTS, SAMPLED, TinyHF, requests_for, run, save_llama, tiny_model
+from _support.trial_requests import stream_of
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
@@ -38,7 +39,7 @@ def test_making_the_object_reads_configuration_and_tokenizer_only(folder):
     assert str(lm.device) == "cpu"
     canonical_json(lm.fingerprint())
     assert set(lm.versions()) >= {"torch", "transformers", "lm_eval"}
-    assert list(lm.sample([], frozenset())) == []
+    assert list(lm.sample(stream_of([]), frozenset())) == []
     assert not lm.weights_loaded
     assert run(lm, requests_for(PROMPTS, 1, SAMPLED))
     assert lm.weights_loaded

@@ -252,7 +252,7 @@ def test_closing_the_iterator_cancels_the_session_and_keeps_the_workers(cluster,
     clusters = cluster()
     lm = coin(tmp_path, seconds=0.2)
     streamed = lm.streamed_trials(instances(1))
-    with contextlib.closing(streamed.sample([8] * QUESTIONS, as_list=True)) as sampled:
+    with contextlib.closing(streamed.sample([8] * QUESTIONS)) as sampled:
         next(sampled)
     alive = list(clusters[0].alive)
     assert len(alive) == 3
