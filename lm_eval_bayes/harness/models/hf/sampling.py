@@ -25,17 +25,12 @@ from lm_eval_bayes.harness.models.interface import (
     RequestStream,
     TrialRequest,
     bits_per_token,
-    check_harness,
     installed_versions,
 )
 from lm_eval_bayes.runs.model_arguments import as_json
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
-
-#: The methods of the harness's class, and its helpers, that are used here.
-_METHODS = ("tok_batch_encode", "tok_decode", "_model_call", "_create_model")
-_HELPERS = ("handle_stop_sequences", "postprocess_generated_text")
 
 #: Tokens whose log-probabilities are computed together; each needs logits of the vocabulary.
 _CHUNK = 1024
@@ -56,9 +51,6 @@ class HFSampling(LazyWeights):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        import lm_eval.models.utils as helpers
-
-        check_harness("its hf backend", (type(self), _METHODS), (helpers, _HELPERS))
         self._generation_config = generation_config_of(self.config, self.given)
         self._ends = end_tokens(self._generation_config, self.tokenizer)
         automatic = self.batch_size == "auto"

@@ -31,13 +31,7 @@ from lm_eval_bayes.harness.models.vllm.engine import (
 )
 from lm_eval_bayes.harness.models.vllm.processes import shut_down_on_signals
 from lm_eval_bayes.harness.models.vllm.responses import read_trial
-from lm_eval_bayes.harness.models.weights import (
-    is_content,
-    joined,
-    settings_of,
-    tokenizer_of,
-    weights_of,
-)
+from lm_eval_bayes.harness.models.weights import files_identity
 from lm_eval_bayes.runs.model_arguments import identity
 from lm_eval_bayes.store.trial import Trial
 
@@ -210,7 +204,6 @@ class VLLMSampling(SamplingMixin):
         model_args, model_config, lora = self.model_args, self._model_config, self._lora_path
         pretrained, revision = str(model_args["model"]), model_args.get("revision")
         commit = getattr(getattr(model_config, "hf_config", None), "_commit_hash", None) or revision
-        weights = weights_of(pretrained, commit)
         tokenizer = model_args.get("tokenizer") or pretrained
         own_tokenizer = tokenizer == pretrained
         tokenizer_revision = model_args.get("tokenizer_revision")
@@ -221,18 +214,18 @@ class VLLMSampling(SamplingMixin):
             "backend": "vllm",
             "pretrained": pretrained,
             "revision": revision,
-            **({"commit": commit} if commit and is_content(weights) else {}),
+            **files_identity(
+                pretrained,
+                commit,
+                (tokenizer, tokenizer_revision or (commit if own_tokenizer else None)),
+                [] if lora is None else [(lora, None)],
+            ),
             "peft": lora,
-            "weights": weights if lora is None else joined([weights, weights_of(lora)]),
-            "settings": settings_of(pretrained, commit),
             "dtype": str(getattr(model_config, "dtype", model_args.get("dtype"))).split(".")[-1],
             "quantization": getattr(model_config, "quantization", model_args.get("quantization")),
             "tokenizer": None if own_tokenizer else tokenizer,
             "tokenizer_revision": tokenizer_revision,
             "tokenizer_mode": model_args.get("tokenizer_mode"),
-            "tokenizer_files": tokenizer_of(
-                tokenizer, tokenizer_revision or (commit if own_tokenizer else None)
-            ),
             "tokenization": {
                 "add_bos_token": self.add_bos_token,
                 "prefix_token_id": self.custom_prefix_token_id,

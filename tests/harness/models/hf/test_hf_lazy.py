@@ -17,8 +17,6 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes._util.hashing import canonical_json
-from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf import sampling as hf_text
 from lm_eval_bayes.harness.models.hf.lazy import _is_eager
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -148,9 +146,3 @@ def test_the_fingerprint_ignores_what_changes_only_speed(folder):
     assert lm.fingerprint() == first
     lm.load()
     assert lm.fingerprint() == first
-
-
-def test_a_harness_without_what_is_used_is_named(folder, monkeypatch):
-    monkeypatch.setattr(hf_text, "_HELPERS", ("handle_stop_sequences", "gone_tomorrow"))
-    with refused("lm_eval", "unsupported", ("gone_tomorrow",), error=ModelConfigError):
-        tiny_model(folder)
