@@ -96,7 +96,6 @@ class RecordingMixin(SamplingMixin):
             raise ModelConfigError.of("seed", "range", "be a whole number of 32 bits", seed)
         self.seed0, self.seed_scheme = seed, seed_scheme
         self.given_arguments = dict(kwargs)
-        self.processes_file = None if store is None else Path(f"{store}.processes.json")
         if store is not None:
             StoreSink.check_path(store)
         if self.takes_seed:
