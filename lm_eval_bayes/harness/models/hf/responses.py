@@ -95,6 +95,8 @@ class Row:
         Tokens that end a sequence, each with its stop_reason.
     finder : StopFinder
         Finds stop strings.
+    measures : bool
+        Whether the bits of the prompt are measured with it.
     """
 
     request: TrialRequest
@@ -103,6 +105,7 @@ class Row:
     limit: int
     ends: Mapping[int, int | None]
     finder: StopFinder
+    measures: bool = False
 
     def start(self) -> None:
         """Begin without tokens; the same seed draws the same ones again."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any
 
 from lm_eval_bayes._util.hashing import canonical_json
@@ -69,7 +70,7 @@ class HFSampling(LazyWeights):
         return self._batch_size
 
     def sample(
-        self, requests: RequestStream, measure: frozenset[str]
+        self, requests: RequestStream, measure: Set[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as soon as it has ended.
 
@@ -78,7 +79,7 @@ class HFSampling(LazyWeights):
         requests : RequestStream
             Batches are filled in this order, each with trials of the same settings but for length
             and stop strings. After its end no batch begins.
-        measure : frozenset of str
+        measure : set of str
             Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
             truncated prompt.
 
@@ -89,26 +90,32 @@ class HFSampling(LazyWeights):
         TaskConfigError
             If transformers refuses a generation setting.
         """
-        started = time.perf_counter()
-        questions = requests.questions
-        if not questions:
+        if not requests.questions:
             return
-        row_of = self._row_maker()
-        for request in questions:  # before the weights are loaded
-            row_of(request)
-        self.warn_not_applied(self._generation_config.to_diff_dict(), questions[0].kwargs)
+        started, row_of = time.perf_counter(), self._row_maker()
+        for question in requests.questions:  # before the weights are loaded
+            row_of(question)
+            self.warn_not_applied(self._generation_config.to_diff_dict(), question.kwargs)
         self.load()
-        to_measure = set(() if self.backend == "seq2seq" else measure)
+        measured: set[str] = set()
         waiting: dict[str, list[Row]] = {}
-        for request in requests:
-            rows = waiting.setdefault(canonical_json(as_json(_settings(request))), [])
-            rows.append(row_of(request))
-            if len(rows) == self._batch_size:
-                yield from self._sampled(rows, started, to_measure, requests)
+        for request in chain(requests, [None]):
+            full = []
+            if request is not None:
+                rows = waiting.setdefault(canonical_json(as_json(_settings(request))), [])
+                rows.append(row_of(request))
+                if self.backend == "causal" and not rows[-1].cut:
+                    # a stream adds to `measure` with the request that measures the prompt
+                    rows[-1].measures = request.prompt in measure - measured
+                    measured |= measure & {request.prompt}
+                full = [rows] if len(rows) == self._batch_size else []
+            elif not requests.ended:
+                full = [rows for rows in waiting.values() if rows]
+                if not full:
+                    return
+            for rows in full:
+                yield from self._sampled(rows, started, requests)
                 rows.clear()
-        for rows in waiting.values():
-            if rows and not requests.ended:
-                yield from self._sampled(rows, started, to_measure, requests)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what the distribution depends on, without loading weights."""
@@ -216,24 +223,18 @@ class HFSampling(LazyWeights):
     # -- running ---------------------------------------------------------------------------
 
     def _sampled(
-        self,
-        rows: Sequence[Row],
-        started: float,
-        to_measure: set[str],
-        stream: RequestStream,
+        self, rows: Sequence[Row], started: float, stream: RequestStream
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield the trials of a batch; one that does not fit into memory is halved."""
         import torch
 
-        bits: dict[Row, float | None] = {}
         left = list(rows)
         while left and not stream.is_over:
             batch = left[: self._batch_size]
             try:
-                for row in batch:
-                    if row.request.prompt in to_measure and not row.cut:
-                        to_measure.remove(row.request.prompt)
-                        bits[row] = bits_per_token(self._logprobs(row.prompt))
+                bits = {
+                    row: bits_per_token(self._logprobs(row.prompt)) for row in batch if row.measures
+                }
                 for row, running in self._in_thread(batch, stream):
                     trial = read_trial(row, self, started, running, bits.get(row))
                     yield row.request, trial

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -17,12 +17,12 @@ from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
 from lm_eval_bayes.harness.models.ray.cluster import RayCluster, WorkerDiedError
 from lm_eval_bayes.harness.models.ray.messages import (
     Failure,
-    Question,
     Taken,
     WorkerDescription,
     WorkerFailedError,
     WorkerRequest,
     WorkerSetup,
+    question_of,
 )
 from lm_eval_bayes.harness.models.ray.resources import WorkerResources
 from lm_eval_bayes.harness.models.ray.schedule import ExpectedLengths, Schedule, ScheduledRequest
@@ -195,7 +195,7 @@ class Session:
     ----------
     pool : Pool
         The workers.
-    requests : sequence of TrialRequest, or RequestStream
+    requests : RequestStream
         The requests.
     measure : frozenset of str
         Prompts that are measured with the first trial of each.
@@ -206,25 +206,19 @@ class Session:
     def __init__(
         self,
         pool: Pool,
-        requests: Sequence[TrialRequest] | RequestStream,
+        requests: RequestStream,
         measure: frozenset[str],
         lengths: ExpectedLengths,
     ) -> None:
         self._pool, self._cluster = pool, pool.cluster
         self._requests = requests
         self._number = pool.next_session()
-        streamed = isinstance(requests, RequestStream)
-        self._schedule = Schedule(requests, len(requests), lengths, by_trial=streamed)
+        self._schedule = Schedule(requests, len(requests), lengths)
         self._to_measure = set(measure)
         self._measuring: set[int] = set()
-        asked = requests.questions if isinstance(requests, RequestStream) else requests
-        self._positions: dict[object, int] = {}
-        questions: list[Question] = []
-        for request in asked:
-            if _question_id(request) not in self._positions:
-                self._positions[_question_id(request)] = len(questions)
-                questions.append(Question.of(request))
-        self._questions = self._cluster.shared(questions)
+        questions = {_question_id(r): question_of(r) for r in reversed(requests.questions)}
+        self._positions = {id: position for position, id in enumerate(questions)}
+        self._questions = self._cluster.shared(list(questions.values()))
         self._out: queue.SimpleQueue[Sampled | BaseException | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ray-session", daemon=True)
@@ -268,11 +262,9 @@ class Session:
     def _is_over(self) -> bool:
         if self._closed.is_set():
             return True
-        if isinstance(self._requests, RequestStream):
-            if self._requests.ended:
-                self._schedule.end()
-            return self._requests.is_over
-        return False
+        if self._requests.ended:
+            self._schedule.end()
+        return self._requests.is_over
 
     def _give(self) -> None:
         ready = [seat for seat in self._pool.seats if seat.ready]

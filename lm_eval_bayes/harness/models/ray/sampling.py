@@ -85,13 +85,13 @@ class RaySampling(SamplingMixin):
             raise ModelConfigError(sentence, "choice", "backend", backend)
 
     def sample(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
+        self, requests: RequestStream, measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as a worker returns it.
 
         Parameters
         ----------
-        requests : sequence of TrialRequest, or RequestStream
+        requests : RequestStream
             Given to the workers in this order, at the end those expected to be the longest first.
         measure : frozenset of str
             Prompts that are measured with the first trial of each.

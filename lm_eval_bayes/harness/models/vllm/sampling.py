@@ -53,7 +53,6 @@ class VLLMSampling(SamplingMixin):
 
     streams = True
     takes_seed = True
-    takes_pauses = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         problem = VLLM.problem(version_of(VLLM.distribution))

@@ -23,6 +23,7 @@ from _support.trial_requests import stream_of
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.sampling import HFSampling
+from lm_eval_bayes.harness.models.interface import RequestStream
 
 # transformers and torch warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("default")
@@ -54,6 +55,14 @@ def test_batches_are_filled_in_order_each_with_one_set_of_settings(words, batche
     lengths = [[(trial, len(prompt)) for trial, prompt in batch] for batch in batches]
     full = [[(0, 3), (0, 7), (0, 2)], [(1, 3), (1, 1), (1, 7)]]
     assert lengths == [*full, [(1, 2)], [(0, 1)]]
+
+
+def test_a_pause_of_a_stream_ends_the_batch_and_a_second_one_ends_the_call(words, batches):
+    lm = tiny_model(words, batch_size=4)
+    orders = requests_for(PROMPTS, 3, SAMPLED)
+    stream = RequestStream(orders[:4], 8, iter([*orders[:6], None, *orders[6:8], None, None, 1]))
+    assert len(list(lm.sample(stream, frozenset()))) == 8
+    assert [len(batch) for batch in batches] == [4, 2, 2]
 
 
 def test_after_the_end_of_a_stream_the_running_batch_alone_goes_on(words):
