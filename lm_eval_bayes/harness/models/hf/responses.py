@@ -17,7 +17,7 @@ from lm_eval_bayes.store.trial import Trial
 
 
 class StopFinder:
-    """Finds the token that first completes a stop string.
+    """Finds the stop string that the last of some tokens completes.
 
     Text is decoded with special tokens, as the harness does for stop strings.
 
@@ -27,54 +27,23 @@ class StopFinder:
         The stop strings; empty ones never match.
     decode : callable
         Token ids to text, special tokens included.
-    every : int
-        Number of new tokens between two searches; tokens after the stop are dropped.
     """
 
-    def __init__(
-        self, stops: Sequence[str], decode: Callable[[Sequence[int]], str], every: int = 4
-    ) -> None:
+    def __init__(self, stops: Sequence[str], decode: Callable[[Sequence[int]], str]) -> None:
         self.stops = tuple(dict.fromkeys(s for s in stops if s))
-        self.every = every
         self._decode = decode
         longest = max((len(s.encode("utf-8", "surrogatepass")) for s in self.stops), default=0)
         # A token may be one byte; the margin excludes characters that the cut may damage.
         self._look_back = longest + 8
 
-    def find(self, tokens: Sequence[int], checked: int = 0) -> tuple[int, str] | None:
-        """Find the first stop.
-
-        Parameters
-        ----------
-        tokens : sequence of int
-            A completion's tokens.
-        checked : int
-            The number of first tokens that contain no stop string.
-
-        Returns
-        -------
-        (int, str) or None
-            The number of tokens up to and including the one that completes a stop string, and
-            that string; if one token completes several, the one that begins first.
-        """
-        if not self.stops or len(tokens) <= checked:
+    def find(self, tokens: Sequence[int]) -> str | None:
+        """Return the stop string that occurs in the text, of several the one that begins first."""
+        recent = self._decode(tokens[-self._look_back :])
+        if not any(stop in recent for stop in self.stops):
             return None
-        recent = self._decode(tokens[max(0, checked - self._look_back) :])
-        if not self._among(recent) or not self._among(self._decode(tokens)):
-            return None
-        without, having = checked, len(tokens)
-        while having - without > 1:
-            middle = (without + having) // 2
-            if self._among(self._decode(tokens[:middle])):
-                having = middle
-            else:
-                without = middle
-        text = self._decode(tokens[:having])
-        matches = self._among(text) or self.stops
-        return having, min(matches, key=lambda s: (text.find(s), -len(s)))
-
-    def _among(self, text: str) -> list[str]:
-        return [s for s in self.stops if s in text]
+        text = self._decode(tokens)
+        found = [stop for stop in self.stops if stop in text]
+        return min(found, key=lambda stop: (text.find(stop), -len(stop)), default=None)
 
 
 @dataclass(eq=False)
@@ -114,10 +83,9 @@ class Row:
         self.finish_reason: str | None = None
         self.stop_reason: str | int | None = None
         self.started = self.ended = time.perf_counter()
-        self._checked = 0
 
     def take(self, token: int, logprob: float) -> bool:
-        """Append a token; search for a stop string when it is due; return whether it has ended."""
+        """Append a token; return whether the trial has ended."""
         if math.isnan(logprob):
             sentence = (
                 "the model's logits are not numbers (NaN); with dtype=float16 an overflow does "
@@ -126,21 +94,13 @@ class Row:
             raise ModelConfigError(sentence, "range", "logits", logprob)
         self.tokens.append(token)
         self.logprobs.append(logprob)
-        size = len(self.tokens)
-        full, at_end_token = size >= self.limit, token in self.ends
-        if not (at_end_token or full or size - self._checked >= self.finder.every):
-            return False
         # The end token's text is not a stop string of the task.
-        match = self.finder.find(self.tokens[: size - at_end_token], self._checked)
-        self._checked = size
-        if match is not None:
-            count, self.stop_reason = match
-            del self.tokens[count:], self.logprobs[count:]
-        elif at_end_token:
-            self.stop_reason = self.ends[token]
-        elif not full:
+        at_end_token = token in self.ends
+        stop = None if at_end_token else self.finder.find(self.tokens)
+        if stop is None and not at_end_token and len(self.tokens) < self.limit:
             return False
-        self.finish_reason = "stop" if match is not None or at_end_token else "length"
+        self.stop_reason = self.ends[token] if at_end_token else stop
+        self.finish_reason = "stop" if at_end_token or stop is not None else "length"
         self.ended = time.perf_counter()
         return True
 

@@ -132,6 +132,9 @@ class HFSampling(LazyWeights):
         prompts: dict[str, tuple[list[int], bool]] = {}
         finders: dict[tuple[str, ...], StopFinder] = {}
 
+        def decode(ids: Sequence[int]) -> str:
+            return str(self.tok_decode(ids, skip_special_tokens=False))
+
         def row_of(request: TrialRequest) -> Row:
             length, stops = request.kwargs["max_gen_toks"], self.stops_sent(request.kwargs)
             room = int(self.max_length) - (0 if self.backend == "seq2seq" else length)
@@ -154,20 +157,10 @@ class HFSampling(LazyWeights):
                     "answers may mean nothing (signal prompt_truncated)",
                     len(tokens),
                 )
-            finder = finders.setdefault(tuple(stops), self.stop_finder(stops))
+            finder = finders.setdefault(tuple(stops), StopFinder(stops, decode))
             return Row(request, tokens, cut, length, self._ends, finder)
 
         return row_of
-
-    def stop_finder(self, stops: Sequence[str]) -> StopFinder:
-        """Return the finder of stop strings."""
-        # Without stops of the task only the end's text is searched for, which is rare.
-        often = len(stops) > len(self._until({}))
-        return StopFinder(
-            stops,
-            lambda ids: str(self.tok_decode(ids, skip_special_tokens=False)),
-            4 if often else 32,
-        )
 
     def prompt_tokens(self, prompt: str) -> tuple[list[int], bool]:
         """Return a prompt's tokens, encoded on its own, and whether it is truncated."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lm_eval_bayes._util.text import format_duration, plural
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
@@ -40,13 +40,6 @@ _TICK_S, _NODES_S = 0.1, 5.0
 #: Seconds after which a run that has no worker yet says what it waits for.
 _SAY_AFTER_S = 30.0
 
-#: A worker answers at least every 30 seconds. Seconds after which one that does not is named, and
-#: after which it counts as dead.
-_SILENT_S, _HANGS_S = 120.0, 600.0
-
-#: The most seconds between two looks that count: this process may have been stopped as well.
-_LONGEST_LOOK_S = 1.0
-
 #: Seconds that engines have to end by themselves.
 _CLOSE_S = 10.0
 
@@ -73,8 +66,6 @@ class Seat:
         How often in a row it died without returning a trial.
     worked : bool
         Whether a worker here ever loaded the model.
-    silent_s : float
-        For how many seconds it has not answered the call that takes its trials.
     """
 
     number: int
@@ -84,7 +75,6 @@ class Seat:
     calls: dict[Any, str] = field(default_factory=dict)
     deaths: int = 0
     worked: bool = False
-    silent_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -222,7 +212,7 @@ class Session:
         self._out: queue.SimpleQueue[Sampled | BaseException | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ray-session", daemon=True)
-        self._began = self._looked = self._listened = time.monotonic()
+        self._began = self._looked = time.monotonic()
         self._room = 0
         self._said = False
 
@@ -310,24 +300,6 @@ class Session:
             else:
                 self._handlers[method](self, seat, answer)
         self._say_what_is_waited_for()
-        self._find_hanging()
-
-    def _find_hanging(self) -> None:
-        """Name workers that do not answer, and after longer replace them."""
-        now = time.monotonic()
-        elapsed, self._listened = min(now - self._listened, _LONGEST_LOOK_S), now
-        for seat in self._pool.seats:
-            if "take" not in seat.calls.values():
-                continue
-            before = seat.silent_s
-            seat.silent_s += elapsed
-            if before < _SILENT_S <= seat.silent_s:
-                log.warning(
-                    "%s has not answered for %s; after %s another one is started in its place",
-                    *(seat.name, format_duration(_SILENT_S), format_duration(_HANGS_S)),
-                )
-            if seat.silent_s >= _HANGS_S:
-                self._died(seat, f"no answer for {format_duration(_HANGS_S)}")
 
     def _say_what_is_waited_for(self) -> None:
         if self._said or any(seat.description is not None for seat in self._pool.seats):
@@ -358,7 +330,7 @@ class Session:
 
     def _begun(self, seat: Seat, answer: None) -> None:
         assert seat.description is not None
-        seat.ready, seat.silent_s = True, 0.0
+        seat.ready = True
         self._schedule.join(seat.number, seat.description.slots)
         self._call(seat, "take", self._number)
 
@@ -366,7 +338,6 @@ class Session:
         """Nothing is to be done once a worker has requests."""
 
     def _taken(self, seat: Seat, answer: Taken) -> None:
-        seat.silent_s = 0.0
         for number, trial in answer.trials:
             request = self._schedule.finish(seat.number, number, trial)
             if request is not None:
