@@ -198,9 +198,6 @@ class SamplingMixin:
     def load(self) -> None:
         """Load the weights, if they are not loaded."""
 
-    def unload(self) -> None:
-        """End what the backend runs beside this process."""
-
     def learn_lengths(self, trials: Iterable[Trial]) -> None:
         """Take stored trials into account for the expected lengths of others."""
 

@@ -138,15 +138,17 @@ def weights_of(
     times and inode of the file stay the same.
     """
     local = local_folder(pretrained, subfolder)
-    if local is not None:
-        return hash_files(weight_files(local, gguf_file))
-    commit = hub_commit(pretrained, revision)
-    if commit is None:
-        return None
-    if ":" in pretrained:  # vLLM's name of one file of a repository
-        return commit
-    own = commit.removeprefix("hub:")
-    return _hub_weights(pretrained, own, subfolder or "", gguf_file) or commit
+    try:
+        if local is not None:
+            return hash_files(weight_files(local, gguf_file))
+        return _hub_weights(pretrained, revision, subfolder or "", gguf_file)
+    except OSError as error:
+        raise ModelConfigError(
+            f"the files of the model {pretrained} cannot be read: {error}",
+            "path",
+            "pretrained",
+            pretrained,
+        ) from None
 
 
 def loaded_names(names: Sequence[str]) -> list[str]:
@@ -169,17 +171,23 @@ def loaded_names(names: Sequence[str]) -> list[str]:
     return of_kind
 
 
-def _hub_weights(repository: str, commit: str, subfolder: str, gguf_file: str | None) -> str | None:
-    """Return the identity of a commit's weights: of the cached files, or as the hub tells it."""
-    folder = _snapshot(repository, commit)
+def _hub_weights(
+    name: str, revision: str | None, subfolder: str, gguf_file: str | None
+) -> str | None:
+    """Return the identity of weights on the hub: of the cached files, or as the hub tells it."""
+    identity = hub_commit(name, revision)
+    if identity is None or ":" in name:  # vLLM's name of one file of a repository
+        return identity
+    commit = identity.removeprefix("hub:")
+    folder = _snapshot(name, commit)
     if folder is not None and (folder / subfolder).is_dir():
         paths = [path for path in weight_files(folder / subfolder, gguf_file) if path.is_file()]
         if paths and _is_complete([path.name for path in paths]):
             return hash_files(paths)
-    listed = _listed_files(repository, commit, subfolder)
+    listed = _listed_files(name, commit, subfolder)
     names = [gguf_file] if gguf_file else loaded_names(list(listed))
     chosen = sorted((name, *listed[name]) for name in names if name in listed)
-    return _content(chosen) if chosen and _is_complete([name for name, *_ in chosen]) else None
+    return _content(chosen) if chosen and _is_complete([name for name, *_ in chosen]) else identity
 
 
 def _is_complete(names: Sequence[str]) -> bool:
@@ -200,15 +208,13 @@ def _listed_files(repository: str, commit: str, subfolder: str) -> dict[str, tup
     except Exception:  # no network, no permission
         log.debug("the hub did not list the files of %s", repository, exc_info=True)
         return {}
-    prefix = f"{subfolder.strip('/')}/" if subfolder else ""
-    return {
-        sibling.rfilename.removeprefix(prefix): (
-            int(sibling.lfs.size),
-            f"{SHA256}:{sibling.lfs.sha256}",
-        )
+    large = {
+        sibling.rfilename: (int(sibling.lfs.size), f"{SHA256}:{sibling.lfs.sha256}")
         for sibling in listed.siblings or []
-        if sibling.rfilename.rpartition("/")[0] == prefix.rstrip("/") and sibling.lfs is not None
+        if sibling.lfs is not None
     }
+    inside = (name for name in large if name.rpartition("/")[0] == subfolder.strip("/"))
+    return {name.rpartition("/")[2]: large[name] for name in inside}
 
 
 def _snapshot(repository: str, revision: str) -> Path | None:
@@ -242,12 +248,7 @@ def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
         return [path]
     if gguf_file:
         return [path / gguf_file]
-    try:
-        names = sorted(file.name for file in path.iterdir() if file.is_file())
-    except OSError as error:
-        raise ModelConfigError(
-            f"the model folder {path} cannot be read: {error}", "path", "pretrained", path
-        ) from None
+    names = sorted(file.name for file in path.iterdir() if file.is_file())
     return [path / name for name in loaded_names(names)]
 
 
@@ -317,14 +318,9 @@ def hash_files(files: list[Path]) -> str | None:
     """Return a hash of names, sizes and contents; None without files."""
     if not files:
         return None
-    try:
-        sizes = [path.stat().st_size for path in files]
-        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-            digests = list(pool.map(_digest, files))
-    except OSError as error:
-        raise ModelConfigError(
-            f"a file of the model cannot be read: {error}", "path", "pretrained", tuple(files)
-        ) from None
+    sizes = [path.stat().st_size for path in files]
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        digests = list(pool.map(_digest, files))
     return _content(zip([path.name for path in files], sizes, digests, strict=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -39,9 +39,6 @@ _TICK_S, _NODES_S = 0.1, 5.0
 
 #: Seconds after which a run that has no worker yet says what it waits for.
 _SAY_AFTER_S = 30.0
-
-#: Seconds that engines have to end by themselves.
-_CLOSE_S = 10.0
 
 Sampled: TypeAlias = tuple[TrialRequest, Trial]
 
@@ -156,23 +153,11 @@ class Pool:
             )
             raise ModelConfigError(sentence, "mismatch", names[0], theirs.get(names[0]))
 
-    def close(self, at_once: bool = False) -> None:
-        """End all workers; engines may end by themselves first, unless `at_once`."""
-        seats, self.seats = self.seats, []
-        if not at_once:
-            calls = []
-            for seat in seats:
-                if seat.description is not None:
-                    calls.append(self.cluster.call(seat.worker, "close"))
-            deadline = time.monotonic() + _CLOSE_S
-            while calls and time.monotonic() < deadline:
-                ended = self.cluster.wait(calls, deadline - time.monotonic())
-                for call in ended:
-                    with suppress(WorkerDiedError):
-                        self.cluster.result(call)
-                calls = [call for call in calls if call not in ended]
-        for seat in seats:
+    def close(self) -> None:
+        """End all workers; the kernel ends their engines with them."""
+        for seat in self.seats:
             self.cluster.kill(seat.worker)
+        self.seats = []
         self.cluster.close()
 
 
@@ -297,8 +282,13 @@ class Session:
                 answer = self._cluster.result(call)
             except WorkerDiedError as error:
                 self._died(seat, str(error))
-            else:
-                self._handlers[method](self, seat, answer)
+                continue
+            if method == "describe":
+                self._described(seat, answer)
+            elif method == "begin":
+                self._begun(seat)
+            elif method == "take":
+                self._taken(seat, answer)
         self._say_what_is_waited_for()
 
     def _say_what_is_waited_for(self) -> None:
@@ -328,14 +318,11 @@ class Session:
         seat.ready = False
         self._call(seat, "begin", self._number, self._questions)
 
-    def _begun(self, seat: Seat, answer: None) -> None:
+    def _begun(self, seat: Seat) -> None:
         assert seat.description is not None
         seat.ready = True
         self._schedule.join(seat.number, seat.description.slots)
         self._call(seat, "take", self._number)
-
-    def _given(self, seat: Seat, answer: None) -> None:
-        """Nothing is to be done once a worker has requests."""
 
     def _taken(self, seat: Seat, answer: Taken) -> None:
         for number, trial in answer.trials:
@@ -368,13 +355,6 @@ class Session:
             *(seat.name, cause, plural(returned, "request goes back", "requests go back")),
         )
         self._pool.start(seat)
-
-    _handlers: Mapping[str, Callable[[Session, Seat, Any], None]] = {
-        "describe": _described,
-        "begin": _begun,
-        "give": _given,
-        "take": _taken,
-    }
 
     def _call(self, seat: Seat, method: str, *arguments: Any) -> None:
         seat.calls[self._cluster.call(seat.worker, method, *arguments)] = method

@@ -99,13 +99,6 @@ class TrialWorker:
         if current is not None and current.number == session:
             current.cancel()
 
-    def close(self) -> None:
-        """End the session and the engine."""
-        if self._session is not None:
-            self._session.cancel()
-        if self._model is not None:
-            self._model.unload()
-
     def _sample(self, session: Session) -> None:
         try:
             while session.wait_for_requests():

@@ -102,10 +102,6 @@ class VLLMSampling(SamplingMixin):
         """Build the engine, if it is not built."""
         self.model.built()
 
-    def unload(self) -> None:
-        """Shut the engine down."""
-        self.model.shut_down()
-
     # -- the interface of sampling mixins ----------------------------------------------------
 
     def sample(
@@ -139,7 +135,7 @@ class VLLMSampling(SamplingMixin):
             for output in running:
                 yield output.request.trial_request, read_trial(output, self.think_end_token)
         except EngineFailedError:
-            self.unload()  # so that a further call builds a new one
+            self.model.shut_down()  # so that a further call builds a new one
             raise
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ def closed():
     yield models.append
     for model in models:
         if model._pool is not None:
-            model._pool.close(at_once=True)
+            model._pool.close()
 
 
 def worker_pids(model):
