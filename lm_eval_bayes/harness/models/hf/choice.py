@@ -59,8 +59,8 @@ class SeededChoice:
     ----------
     warpers : list or None
         What :func:`warpers` returns.
-    seeds : sequence of int
-        The seed of every row.
+    seeds, positions : sequence of int
+        The seed of every row, and the number of tokens that it has.
 
     Attributes
     ----------
@@ -70,23 +70,24 @@ class SeededChoice:
 
     logprobs: Tensor
 
-    def __init__(self, warpers: list[Any] | None, seeds: Sequence[int]) -> None:
-        self._warpers, self._seeds = warpers, seeds
-        self._position = 0
+    def __init__(
+        self, warpers: list[Any] | None, seeds: Sequence[int], positions: Sequence[int]
+    ) -> None:
+        self._warpers, self._seeds, self._positions = warpers, seeds, list(positions)
 
     def __call__(self, input_ids: Any, scores: Tensor) -> Tensor:
-        """Return the scores with the noise of the next position."""
+        """Return the scores with the noise of the next positions."""
         logprobs = scores.log_softmax(-1)
         if self._warpers is not None:
             for warper in self._warpers:
                 scores = warper(input_ids, scores)
-            scores = scores + gumbel_noise(self._seeds, self._position, scores)
-        self._position += 1
+            scores = scores + gumbel_noise(self._seeds, self._positions, scores)
+        self._positions = [position + 1 for position in self._positions]
         self.logprobs = logprobs.gather(-1, scores.argmax(-1, keepdim=True))[:, 0]
         return scores
 
 
-def gumbel_noise(seeds: Sequence[int], position: int, like: Tensor) -> Tensor:
+def gumbel_noise(seeds: Sequence[int], positions: Sequence[int], like: Tensor) -> Tensor:
     """Return standard Gumbel noise of the shape, type and device of a tensor (B, V)."""
     import torch
 
@@ -94,7 +95,7 @@ def gumbel_noise(seeds: Sequence[int], position: int, like: Tensor) -> Tensor:
     device = "cpu" if like.device.type == "mps" else like.device
     exponential = torch.empty(like.shape, dtype=torch.float64, device=device)
     generator = torch.Generator(device)
-    for row, seed in zip(exponential, seeds, strict=True):
+    for row, seed, position in zip(exponential, seeds, positions, strict=True):
         key = int(sha256_text(f"{seed} {position}")[:15], 16)
         row.exponential_(generator=generator.manual_seed(key))
     return -exponential.log_().to(like)

@@ -76,13 +76,13 @@ class Row:
     finder: StopFinder
     measures: bool = False
 
-    def start(self) -> None:
-        """Begin without tokens; the same seed draws the same ones again."""
+    def __post_init__(self) -> None:
         self.tokens: list[int] = []
         self.logprobs: list[float] = []
+        self.prompt_bpt: float | None = None
         self.finish_reason: str | None = None
         self.stop_reason: str | int | None = None
-        self.started = self.ended = time.perf_counter()
+        self.started = self.ended = 0.0
 
     def take(self, token: int, logprob: float) -> bool:
         """Append a token; return whether the trial has ended."""
@@ -105,9 +105,7 @@ class Row:
         return True
 
 
-def read_trial(
-    row: Row, lm: Any, requested: float, concurrency: int, prompt_bpt: float | None
-) -> Trial:
+def read_trial(row: Row, lm: Any, requested: float, concurrency: int) -> Trial:
     """Return the trial of a finished row, with its measurements.
 
     Parameters
@@ -120,8 +118,6 @@ def read_trial(
         When it was requested, by `time.perf_counter`.
     concurrency : int
         The number of rows at its end, this one included, that had not ended before.
-    prompt_bpt : float or None
-        The bits of the prompt, if they were measured with this trial.
     """
     text, think = str(lm.tok_decode(row.tokens)), lm.think_end_token
     signals: dict[str, Any] = {"prompt_truncated": row.cut}
@@ -136,8 +132,8 @@ def read_trial(
             text = f"{lm.tok_decode(before)}{lm.think_end}{lm.tok_decode(after)}"
     elif think:
         signals["think_closed"] = think in lm.tok_decode(row.tokens, skip_special_tokens=False)
-    if prompt_bpt is not None:
-        signals["prompt_bpt"] = prompt_bpt
+    if row.prompt_bpt is not None:
+        signals["prompt_bpt"] = row.prompt_bpt
     return row.request.result(
         text,
         signals=signals,

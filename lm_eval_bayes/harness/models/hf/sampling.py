@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from itertools import chain
 from typing import Any
 
 from lm_eval_bayes._util.hashing import canonical_json
@@ -78,7 +77,7 @@ class HFSampling(LazyWeights):
         ----------
         requests : RequestStream
             Batches are filled in this order, each with trials of the same settings but for length
-            and stop strings. After its end no batch begins.
+            and stop strings. After its end no trial begins.
         measure : set of str
             Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
             truncated prompt.
@@ -99,8 +98,8 @@ class HFSampling(LazyWeights):
         self.load()
         measured: set[str] = set()
         waiting: dict[str, list[Row]] = {}
-        for request in chain(requests, [None]):
-            full = []
+        while not requests.is_over:
+            request = next(requests, None)  # None in a pause, and at the end
             if request is not None:
                 rows = waiting.setdefault(canonical_json(as_json(_settings(request))), [])
                 rows.append(row_of(request))
@@ -108,14 +107,16 @@ class HFSampling(LazyWeights):
                     # a stream adds to `measure` with the request that measures the prompt
                     rows[-1].measures = request.prompt in measure - measured
                     measured |= measure & {request.prompt}
-                full = [rows] if len(rows) == self._batch_size else []
-            elif not requests.ended:
-                full = [rows for rows in waiting.values() if rows]
-                if not full:
+                due = [rows] if len(rows) >= self._batch_size else []
+            else:
+                if requests.ended:
+                    for rows in waiting.values():
+                        rows[:] = [row for row in rows if row.started]
+                due = [rows for rows in waiting.values() if rows]
+                if not due:
                     return
-            for rows in full:
+            for rows in due:
                 yield from self._sampled(rows, started, requests)
-                rows.clear()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what the distribution depends on, without loading weights."""
@@ -216,25 +217,21 @@ class HFSampling(LazyWeights):
     # -- running ---------------------------------------------------------------------------
 
     def _sampled(
-        self, rows: Sequence[Row], started: float, stream: RequestStream
+        self, rows: list[Row], started: float, stream: RequestStream
     ) -> Iterator[tuple[TrialRequest, Trial]]:
-        """Yield the trials of a batch; one that does not fit into memory is halved."""
+        """Yield trials of a batch as they end; rows that have not ended go on in the next one."""
         import torch
 
-        left = list(rows)
-        while left and not stream.is_over:
-            batch = left[: self._batch_size]
-            try:
-                bits = {
-                    row: bits_per_token(self._logprobs(row.prompt)) for row in batch if row.measures
-                }
-                for row, running in self._in_thread(batch, stream):
-                    trial = read_trial(row, self, started, running, bits.get(row))
-                    yield row.request, trial
-            except torch.cuda.OutOfMemoryError as error:
-                self._halve(len(batch), error)
-                batch = [row for row in batch if row.finish_reason is not None]
-            left = [row for row in left if row not in batch]
+        batch = rows[: self._batch_size]
+        try:
+            for row in batch:
+                if row.measures:
+                    row.prompt_bpt, row.measures = bits_per_token(self._logprobs(row.prompt)), False
+            for row, running in self._in_thread(batch, stream):
+                yield row.request, read_trial(row, self, started, running)
+        except torch.cuda.OutOfMemoryError as error:
+            self._halve(len(batch), error)
+        rows[:] = [row for row in rows if row.finish_reason is None]
 
     def _in_thread(self, rows: Sequence[Row], stream: RequestStream) -> Iterator[tuple[Row, int]]:
         """Yield each row as it ends, with the number of rows that had not; a thread generates."""
@@ -243,9 +240,7 @@ class HFSampling(LazyWeights):
 
         def run() -> None:
             try:
-                self._generate(
-                    rows, ended.put, lambda: closed.is_set() or bool(stream and stream.is_over)
-                )
+                self._generate(rows, ended.put, lambda: closed.is_set() or stream.is_over)
                 ended.put(None)
             except BaseException as error:
                 ended.put(error)
@@ -267,13 +262,20 @@ class HFSampling(LazyWeights):
         ended: Callable[[tuple[Row, int]], None],
         is_over: Callable[[], bool],
     ) -> None:
-        """Generate a batch with transformers, and call `ended` for each row as it ends."""
+        """Generate a batch with transformers, and call `ended` for each row as it ends.
+
+        When half of the rows have ended it returns, for a batch of the others with new ones: they
+        go on from their tokens, which costs one forward pass.
+        """
         import torch
         from transformers import LogitsProcessorList, StoppingCriteriaList
 
         settings = _settings(rows[0].request)
         others = {k: v for k, v in settings.items() if k not in APPLIED and not is_neutral(k, v)}
-        choice = SeededChoice(checked_warpers(settings), [row.request.seed for row in rows])
+        seeds, sizes = [row.request.seed for row in rows], [len(row.tokens) for row in rows]
+        choice = SeededChoice(checked_warpers(settings), seeds, sizes)
+        # further settings may count tokens, and a decoder begins with its own
+        least = len(rows) // 2 if self.backend == "causal" and not others else 0
 
         def stops(input_ids: Any, scores: Any, **_: Any) -> Any:
             running = [row for row in rows if row.finish_reason is None]
@@ -283,15 +285,17 @@ class HFSampling(LazyWeights):
                     if others and self.backend == "causal":
                         row.logprobs = self._logprobs(row.prompt + row.tokens)[-len(row.tokens) :]
                     ended((row, len(running)))
-            over = is_over()
-            done = [over or row.finish_reason is not None for row in rows]
+            done = [row.finish_reason is not None for row in rows]
+            if done.count(False) <= least or is_over():
+                done = [True] * len(rows)
             return torch.tensor(done, device=input_ids.device)
 
         for row in rows:
-            row.start()
+            row.started = row.started or time.perf_counter()
+        prompts = [row.prompt + row.tokens for row in rows]
         pad, on_right = self.tokenizer.pad_token_id or 0, self.backend == "seq2seq"
-        ids = _padded([row.prompt for row in rows], pad, on_right)
-        mask = _padded([[1] * len(row.prompt) for row in rows], 0, on_right)
+        ids = _padded(prompts, pad, on_right)
+        mask = _padded([[1] * len(prompt) for prompt in prompts], 0, on_right)
         # a model may load settings of its own, which `generate` would apply
         self.model.generation_config = neutral_config(self._generation_config)
         with torch.autocast(
@@ -305,7 +309,7 @@ class HFSampling(LazyWeights):
                     attention_mask=torch.tensor(mask, device=self.device),
                     logits_processor=LogitsProcessorList([choice]),
                     stopping_criteria=StoppingCriteriaList([stops]),
-                    max_new_tokens=max(row.limit for row in rows),
+                    max_new_tokens=max(row.limit - len(row.tokens) for row in rows),
                     eos_token_id=list(self._ends),
                     pad_token_id=pad,
                     do_sample=False,

@@ -42,7 +42,7 @@ def test_draws_have_the_warped_distribution(recipe, vocabulary):
     logits = torch.randn(1, vocabulary, generator=generator) * 1.2
     counts = np.zeros(vocabulary, dtype=int)
     for first in range(0, 15_000, 3000):
-        choice = SeededChoice(warpers({**NONE, **recipe}), range(first, first + 3000))
+        choice = SeededChoice(warpers({**NONE, **recipe}), range(first, first + 3000), [0] * 3000)
         tokens = choice(None, logits.expand(3000, -1)).argmax(-1)
         counts += np.bincount(tokens.numpy(), minlength=vocabulary)
         torch.testing.assert_close(choice.logprobs, logits.log_softmax(-1)[0, tokens])
@@ -56,14 +56,14 @@ def test_tokens_that_are_less_likely_than_float32_tells_are_drawn_as_often_as_th
     # 2**21 tokens of probability 2**-24 each: those of even rows of uniforms would be too coarse
     scores = torch.full((1, 2**21 + 1), -24 * math.log(2.0))
     scores[0, 0] = math.log(1 - 2.0**-3)
-    rare = [int(SeededChoice([], [seed])(None, scores).argmax()) for seed in range(300)]
+    rare = [int(SeededChoice([], [seed], [0])(None, scores).argmax()) for seed in range(300)]
     assert stats.binomtest(sum(token > 0 for token in rare), 300, 2.0**-3).pvalue > 1e-3
 
 
 def test_noise_is_that_of_a_seed_and_a_position():
     like = torch.zeros(3, 10_000)
-    first, second = (gumbel_noise([7, 8, 9], position, like) for position in (0, 1))
-    alone = gumbel_noise([8], 0, like[:1])
+    first, second = (gumbel_noise([7, 8, 9], [position] * 3, like) for position in (0, 1))
+    alone = gumbel_noise([8], [0], like[:1])
     assert torch.equal(first[1:2], alone)
     rows = torch.cat([first, second])
     # neither seeds nor positions share noise; each is a standard Gumbel distribution
@@ -73,7 +73,7 @@ def test_noise_is_that_of_a_seed_and_a_position():
 
 def test_greedy_choices_have_no_noise():
     scores = torch.randn(4, 50, generator=torch.Generator().manual_seed(1))
-    choice = SeededChoice(warpers({**NONE, "temperature": 0.0}), range(4))
+    choice = SeededChoice(warpers({**NONE, "temperature": 0.0}), range(4), [0] * 4)
     assert torch.equal(choice(None, scores), scores)
 
 
