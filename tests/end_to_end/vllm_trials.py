@@ -46,9 +46,7 @@ def orders(lm: Any, trials: int = TRIALS, length: int = LENGTH) -> list[Any]:
         **{"until": ["\n\n\n"], "max_gen_toks": length, "do_sample": True},
     }
     return [
-        trial_request(
-            i * len(prompts) + k, prompt, prompt, i, trial_seed(1234, i, prompt), dict(kwargs)
-        )
+        trial_request(i * len(prompts) + k, prompt, prompt, i, trial_seed(1234, i, prompt), kwargs)
         for i in range(trials)
         for k, prompt in enumerate(prompts)
     ]
