@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import format_duration, plural
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
@@ -40,6 +40,9 @@ _TICK_S, _NODES_S = 0.1, 5.0
 #: Seconds after which a run that has no worker yet says what it waits for.
 _SAY_AFTER_S = 30.0
 
+#: A worker answers at least every 30 seconds. Seconds after which one that does not counts as dead.
+_HANGS_S = 600.0
+
 Sampled: TypeAlias = tuple[TrialRequest, Trial]
 
 
@@ -63,6 +66,8 @@ class Seat:
         How often in a row it died without returning a trial.
     worked : bool
         Whether a worker here ever loaded the model.
+    silent_s : float
+        For how many seconds it has not answered the call that takes its trials.
     """
 
     number: int
@@ -72,6 +77,7 @@ class Seat:
     calls: dict[Any, str] = field(default_factory=dict)
     deaths: int = 0
     worked: bool = False
+    silent_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -197,7 +203,7 @@ class Session:
         self._out: queue.SimpleQueue[Sampled | BaseException | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ray-session", daemon=True)
-        self._began = self._looked = time.monotonic()
+        self._began = self._looked = self._listened = time.monotonic()
         self._room = 0
         self._said = False
 
@@ -290,6 +296,17 @@ class Session:
             elif method == "take":
                 self._taken(seat, answer)
         self._say_what_is_waited_for()
+        self._find_hanging()
+
+    def _find_hanging(self) -> None:
+        """Replace workers that do not answer."""
+        now = time.monotonic()
+        # at most a second for each look, since this process may have been stopped as well
+        elapsed, self._listened = min(now - self._listened, 1.0), now
+        for seat in self._pool.seats:
+            seat.silent_s += elapsed if "take" in seat.calls.values() else 0.0
+            if seat.silent_s >= _HANGS_S:
+                self._died(seat, f"no answer for {format_duration(_HANGS_S)}")
 
     def _say_what_is_waited_for(self) -> None:
         if self._said or any(seat.description is not None for seat in self._pool.seats):
@@ -320,11 +337,12 @@ class Session:
 
     def _begun(self, seat: Seat) -> None:
         assert seat.description is not None
-        seat.ready = True
+        seat.ready, seat.silent_s = True, 0.0
         self._schedule.join(seat.number, seat.description.slots)
         self._call(seat, "take", self._number)
 
     def _taken(self, seat: Seat, answer: Taken) -> None:
+        seat.silent_s = 0.0
         for number, trial in answer.trials:
             request = self._schedule.finish(seat.number, number, trial)
             if request is not None:
