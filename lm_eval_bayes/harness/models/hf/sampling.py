@@ -53,8 +53,8 @@ class HFSampling(LazyWeights):
         super().__init__(*args, **kwargs)
         self._generation_config = generation_config_of(self.config, self.given)
         self._ends = end_tokens(self._generation_config, self.tokenizer)
-        automatic = self.batch_size == "auto"
-        self._batch_size = max(1, int(self.max_batch_size if automatic else self.batch_size))
+        size = (self.max_batch_size or 64) if self.batch_size == "auto" else self.batch_size
+        self._batch_size = max(1, int(size))
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
@@ -277,19 +277,24 @@ class HFSampling(LazyWeights):
         # further settings may count tokens, and a decoder begins with its own
         least = len(rows) // 2 if self.backend == "causal" and not others else 0
 
+        over = False
+
         def stops(input_ids: Any, scores: Any, **_: Any) -> Any:
-            running = [row for row in rows if row.finish_reason is None]
+            nonlocal over
+            running = [] if over else [row for row in rows if row.finish_reason is None]
             drawn = zip(rows, input_ids[:, -1].tolist(), choice.logprobs.tolist(), strict=True)
             for row, token, logprob in drawn:
-                if row.finish_reason is None and row.take(token, logprob):
+                if row in running and row.take(token, logprob):
                     if others and self.backend == "causal":
                         row.logprobs = self._logprobs(row.prompt + row.tokens)[-len(row.tokens) :]
                     ended((row, len(running)))
             done = [row.finish_reason is not None for row in rows]
-            if done.count(False) <= least or is_over():
-                done = [True] * len(rows)
-            return torch.tensor(done, device=input_ids.device)
+            # on a GPU `generate` may take another step, whose tokens are none
+            over = over or done.count(False) <= least or is_over()
+            return torch.tensor([over or of_row for of_row in done], device=input_ids.device)
 
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # of this thread
         for row in rows:
             row.started = row.started or time.perf_counter()
         prompts = [row.prompt + row.tokens for row in rows]

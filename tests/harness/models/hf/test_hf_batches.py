@@ -81,6 +81,29 @@ def test_when_half_of_a_batch_has_ended_the_others_go_on_with_new_ones(words, ba
     assert {(trial, tokens > 0) for trial, _, tokens in together[1]} == {(0, True), (1, False)}
 
 
+def test_steps_after_the_end_of_a_batch_give_no_tokens(words, monkeypatch):
+    """As on a GPU, where `generate` looks one step later whether all has ended."""
+    orders = requests_for(PROMPTS, 3, SAMPLED)
+    wanted = run(tiny_model(words, batch_size=8), orders)
+    lm = tiny_model(words, batch_size=8)
+    lm.load()
+    go_on, late = lm.model._has_unfinished_sequences, []
+
+    def looks_late(this_peer_finished, *args, **kwargs):
+        if this_peer_finished and (not late or late[-1] != "now"):
+            late.append("now")
+            return True
+        late.append("")
+        return go_on(this_peer_finished, *args, **kwargs)
+
+    monkeypatch.setattr(lm.model, "_has_unfinished_sequences", looks_late)
+    got = run(lm, orders)
+    assert "now" in late
+    assert {k: (v.text, v.completion_tokens) for k, v in got.items()} == {
+        k: (v.text, v.completion_tokens) for k, v in wanted.items()
+    }
+
+
 def test_a_pause_of_a_stream_ends_the_batch_and_a_second_one_ends_the_call(words, batches):
     lm = tiny_model(words, batch_size=4)
     orders = requests_for(PROMPTS, 3, ENDLESS)
