@@ -183,7 +183,6 @@ class VLLM:
         dtype="auto",
         max_model_len=None,
         think_end_token=None,
-        data_parallel_size=1,
         lora_local_path=None,
         truncation_side="left",
         seed=1234,
@@ -192,7 +191,6 @@ class VLLM:
     ):
         self.think_end_token = think_end_token
         self.truncation_side = truncation_side
-        self.data_parallel_size = data_parallel_size
         self.lora_request = lora_local_path
         self.add_bos_token = None
         self.tokenizer = Tokenizer()
@@ -204,27 +202,15 @@ class VLLM:
             "seed": seed,
             **kwargs,
         }
-        self.calls = []
-        if data_parallel_size <= 1:
-            self.model = LLM(**self.model_args)
-            self.config_seen = self.model.llm_engine.model_config
+        self.model = LLM(**self.model_args)
+        self.config_seen = self.model.llm_engine.model_config
 
     @property
     def max_length(self):
-        if self.data_parallel_size > 1:
-            return 64
         return self.model.llm_engine.model_config.max_model_len
 
     def tok_encode(self, texts):
         return [[len(word) for word in text.split()] for text in texts]
-
-    def _model_generate(self, requests, generate=False, sampling_params=None):
-        self.calls.append((requests, sampling_params))
-        engine = Engine(None, 99)
-        return [
-            engine._output(str(i), tokens, params)
-            for i, (tokens, params) in enumerate(zip(requests, sampling_params, strict=True))
-        ]
 
     @staticmethod
     def modify_gen_kwargs(gen_kwargs, eos=None, default_max_gen_toks=256):

@@ -15,7 +15,7 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from _support.trial_requests import trial_request
+from _support.trial_requests import stream_of, trial_request
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.hf import sampling as hf_module
 from lm_eval_bayes.harness.models.hf.sampling import HFSampling
@@ -115,7 +115,7 @@ def requests_for(prompts, trials, kwargs):
 
 def run(lm, orders, measure=()):
     """Sample and return what came, by place."""
-    return {o.index: got for o, got in lm.sample(orders, frozenset(measure))}
+    return {o.index: got for o, got in lm.sample(stream_of(orders), frozenset(measure))}
 
 
 def recorded_tokens(monkeypatch):

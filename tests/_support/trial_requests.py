@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lm_eval_bayes.harness.instances import new_instance
-from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
 from lm_eval_bayes.store.trial import TrialKey
 
 KEY = TrialKey(*(f"blake2b-128:{digit * 32}" for digit in "123"))
@@ -11,6 +11,12 @@ KEY = TrialKey(*(f"blake2b-128:{digit * 32}" for digit in "123"))
 
 def trial_request(index, context, prompt, trial, seed, kwargs, instance=None):
     return TrialRequest(index, context, instance, prompt, trial, seed, kwargs, KEY)
+
+
+def stream_of(requests):
+    """Return requests as a stream, with the first one of each prompt as its question."""
+    questions = {request.prompt: request for request in reversed(requests)}
+    return RequestStream(list(questions.values())[::-1], len(requests), iter(requests))
 
 
 def instances_of(prompts, trials, kwargs, task="demo"):

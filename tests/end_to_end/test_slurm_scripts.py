@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 #: Writes the store that it is told, and samples on until it gets a signal if SAMPLE_ON is set.
 LM_EVAL = r"""#!/bin/bash
 store=$(grep -oE 'store=[^, ]*' <<<"$*"); store=${store#store=}
-echo "$*" >> "$RUNS/arguments"; echo trials >> "$store"; touch "$store-wal" "$store.processes.json"
+echo "$*" >> "$RUNS/arguments"; echo trials >> "$store"; touch "$store-wal"
 if [ -n "${SAMPLE_ON:-}" ]; then trap 'echo last >> "$store"; exit 143' TERM; sleep 30 & wait; fi
 """
 
@@ -94,7 +94,7 @@ def test_the_store_leaves_the_node_after_the_last_copy(tmp_path, start):
 
 def test_the_signal_of_slurm_copies_before_the_store_is_removed(tmp_path, start):
     job, store = start(SAMPLE_ON="1"), tmp_path / "node" / f"{STORE}.17.0"
-    wait_until(store.with_name(f"{store.name}.processes.json").exists)
+    wait_until(store.with_name(f"{store.name}-wal").exists)
     time.sleep(0.1)  # the traps are set
     job.send_signal(signal.SIGTERM)
     assert job.wait(20) == 143

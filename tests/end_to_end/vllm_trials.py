@@ -1,6 +1,6 @@
 """Sample trials from a real model with vLLM, compare them, and go on sampling until stopped.
 
-    python tests/end_to_end/vllm_trials.py MODEL PROCESSES_FILE [--measure]
+    python tests/end_to_end/vllm_trials.py MODEL [--measure]
 
 With ``--measure`` prints one line of JSON that begins with ``MEASURED``. Then samples until a
 signal ends it, and prints ``SAMPLING`` and the ids of the engine's processes after one trial.
@@ -11,22 +11,21 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 TRIALS, LENGTH = 4, 24
 QUESTIONS = ("What is 7 plus 5?", "What is 12 plus 30?", "Name a colour.", "Say a short poem.")
 
 
-def make(model: str, processes_file: Path) -> Any:
+def make(model: str) -> Any:
     from lm_eval.models.vllm_causallms import VLLM
 
     from lm_eval_bayes.harness.models.vllm.sampling import VLLMSampling
 
-    members = {"backend_name": "vllm", "processes_file": processes_file}
-    return type("Trials", (VLLMSampling, VLLM), members)(
+    return type("Trials", (VLLMSampling, VLLM), {"backend_name": "vllm"})(
         pretrained=model,
         dtype="float32",
         enforce_eager=True,
@@ -47,17 +46,21 @@ def orders(lm: Any, trials: int = TRIALS, length: int = LENGTH) -> list[Any]:
         **{"until": ["\n\n\n"], "max_gen_toks": length, "do_sample": True},
     }
     return [
-        trial_request(
-            i * len(prompts) + k, prompt, prompt, i, trial_seed(1234, i, prompt), dict(kwargs)
-        )
+        trial_request(i * len(prompts) + k, prompt, prompt, i, trial_seed(1234, i, prompt), kwargs)
         for i in range(trials)
         for k, prompt in enumerate(prompts)
     ]
 
 
+def stream_of(asked: list[Any]) -> Any:
+    from _support import trial_requests
+
+    return trial_requests.stream_of(asked)
+
+
 def sampled(lm: Any, asked: list[Any], measure: bool = False) -> dict[int, Any]:
     wanted = frozenset(order.prompt for order in asked) if measure else frozenset()
-    return {order.index: got for order, got in lm.sample(asked, wanted)}
+    return {order.index: got for order, got in lm.sample(stream_of(asked), wanted)}
 
 
 def by_the_harness(lm: Any, asked: list[Any]) -> list[str]:
@@ -107,7 +110,7 @@ def measure(lm: Any, model: str) -> dict[str, Any]:
     again = sampled(lm, asked)
     shuffled = random.Random(5).sample(asked, len(asked))
     apart = {place: s for o in asked[:4] for place, s in sampled(lm, [o]).items()}
-    stream = lm.sample(asked, frozenset())
+    stream = lm.sample(stream_of(asked), frozenset())
     next(stream)
     stream.close()
     finished = [lm.finished_text(got[o.index].text, o.kwargs, {}) for o in asked]
@@ -140,15 +143,14 @@ def measure(lm: Any, model: str) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
-    parser.add_argument("processes_file", type=Path)
     parser.add_argument("--measure", action="store_true")
     args = parser.parse_args()
-    lm = make(args.model, args.processes_file)
+    lm = make(args.model)
     if args.measure:
         print("MEASURED", json.dumps(measure(lm, args.model)), flush=True)
-    for number, _ in enumerate(lm.sample(orders(lm, 1000, 400), frozenset())):
+    for number, _ in enumerate(lm.sample(stream_of(orders(lm, 1000, 400)), frozenset())):
         if number == 0:
-            processes = [process.pid for process in lm.model.lazy_engine.processes()]
+            processes = [child.pid for child in multiprocessing.active_children()]
             print("SAMPLING", json.dumps(processes), flush=True)
     return 0
 

@@ -80,7 +80,6 @@ PACKAGES = (
     Package("rich", "13", "tables on a terminal"),
     Package("pytablewriter", "1", "tables of the harness"),
     Package("jinja2", "3.1", "reports"),
-    Package("psutil", "5.9.5", "trials shared by processes, engines"),
     Package("datasets", None, "loading questions"),
     Package("huggingface-hub", None, "fetching questions, submissions"),
     Package("torch", None, "--model hf, --model vllm", "hf"),

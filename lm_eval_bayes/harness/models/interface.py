@@ -80,6 +80,8 @@ class TrialRequest:
 class RequestStream(Iterator[TrialRequest]):
     """Requests in trial order, of which a backend takes one whenever a slot is free.
 
+    In a worker it may give None where it has no request at present.
+
     Another thread than the one that takes them may end the stream.
 
     Parameters
@@ -160,9 +162,7 @@ class SamplingMixin:
     default_seed : int
         The seed of a run that gives none; 1234 is that of the harness's own models.
     streams : bool
-        Whether `sample` takes a :class:`RequestStream` too; other backends get lists.
-    takes_pauses : bool
-        Whether such a stream may give None where it has no request at present.
+        Whether `sample` takes a :class:`RequestStream`; other backends get lists.
     samples_elsewhere : bool
         Whether other processes sample, so that this one never loads weights.
     """
@@ -173,7 +173,6 @@ class SamplingMixin:
     takes_seed = False
     default_seed = 1234
     streams: bool = False
-    takes_pauses = False
     samples_elsewhere = False
 
     if TYPE_CHECKING:
@@ -198,9 +197,6 @@ class SamplingMixin:
 
     def load(self) -> None:
         """Load the weights, if they are not loaded."""
-
-    def unload(self) -> None:
-        """End what the backend runs beside this process."""
 
     def learn_lengths(self, trials: Iterable[Trial]) -> None:
         """Take stored trials into account for the expected lengths of others."""

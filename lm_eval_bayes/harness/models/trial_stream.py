@@ -138,12 +138,11 @@ class StreamedTrials:
         return set(self._missing(counts))
 
     def sample(
-        self, counts: Sequence[int], *, as_list: bool = False, disable_tqdm: bool = False
+        self, counts: Sequence[int], *, disable_tqdm: bool = False
     ) -> Generator[Arrival, None, None]:
         """Sample the missing trials in trial order; store each as it ends and yield its response.
 
-        Closing the iterator cancels what is running. With `as_list` the backend gets all requests
-        at once.
+        Closing the iterator cancels what is running.
         """
         questions: dict[int, TrialRequest] = {}
         total = 0
@@ -159,12 +158,8 @@ class StreamedTrials:
             )
             for index, (position, trial) in enumerate(self._missing(counts))
         )
-        wanted: list[TrialRequest] | RequestStream
-        if as_list:
-            wanted = list(requests)
-        else:
-            wanted = self._stream = RequestStream(list(questions.values()), total, requests)
-        for trial in self._model.sampled(wanted, disable_tqdm):
+        self._stream = RequestStream(list(questions.values()), total, requests)
+        for trial in self._model.sampled(self._stream, disable_tqdm):
             yield from self._received(trial)
 
     def are_coming(self, missing: Collection[tuple[int, int]]) -> bool:

@@ -96,7 +96,6 @@ class RecordingMixin(SamplingMixin):
             raise ModelConfigError.of("seed", "range", "be a whole number of 32 bits", seed)
         self.seed0, self.seed_scheme = seed, seed_scheme
         self.given_arguments = dict(kwargs)
-        self.processes_file = None if store is None else Path(f"{store}.processes.json")
         if store is not None:
             StoreSink.check_path(store)
         if self.takes_seed:
@@ -165,7 +164,7 @@ class RecordingMixin(SamplingMixin):
         counts = [int(instance.repeats or 1) for instance in instances]
         for _ in trials.read(counts):
             pass
-        for _ in trials.sample(counts, as_list=True, disable_tqdm=disable_tqdm):
+        for _ in trials.sample(counts, disable_tqdm=disable_tqdm):
             pass
         by_id = zip(map(id, instances), trials.responses(counts), strict=True)
         responses = ResponsesInTurn(requests, dict(by_id))
@@ -261,7 +260,7 @@ class RecordingMixin(SamplingMixin):
             log.info("no trial of this run is stored, but the store has %s", sentence)
 
     def sampled(
-        self, requests: Sequence[TrialRequest] | RequestStream, disable_tqdm: bool = False
+        self, requests: RequestStream, disable_tqdm: bool = False
     ) -> Generator[Trial, None, None]:
         """Sample trials in the order of their requests; store each as it ends, and yield it.
 
@@ -270,15 +269,14 @@ class RecordingMixin(SamplingMixin):
         RuntimeError
             If the backend returned fewer trials than it was asked for.
         """
-        questions = requests.questions if isinstance(requests, RequestStream) else requests
+        questions = requests.questions
         self.prepare(questions)
-        wanted = requests if self.streams else list(requests)
         measured = self.prompt_signals_of(questions)
         measure = frozenset(r.prompt for r in questions if r.key.prompt not in measured)
         versions = dict(self.versions())
         show = not disable_tqdm and not getattr(self, "rank", 0)
         came = 0
-        sampled: Any = self.sample(wanted, measure)
+        sampled: Any = self.sample(requests if self.streams else list(requests), measure)
         with (
             tqdm(total=len(requests), desc="Sampling trials", disable=not show) as bar,
             closing(sampled),
@@ -294,10 +292,9 @@ class RecordingMixin(SamplingMixin):
                 self._generated += 1
                 bar.update()
                 yield trial
-        given = requests.given if isinstance(requests, RequestStream) else len(requests)
-        ended = isinstance(requests, RequestStream) and requests.ended
-        if came < given and not ended:
-            raise RuntimeError(f"{self.backend_name} returned {given - came} trials too few")
+        if came < requests.given and not requests.ended:
+            few = requests.given - came
+            raise RuntimeError(f"{self.backend_name} returned {few} trials too few")
 
     # -- what the harness writes into its results -------------------------------------------
 

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,38 +35,6 @@ log = get_logger(__name__)
 
 #: A file that changed more recently may change again within one tick of the file system's clock.
 SETTLED_NS = 2_000_000_000
-
-
-def state_of(stat: os.stat_result) -> list[int]:
-    """Return the properties of a file that change when it is replaced or rewritten."""
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
-
-
-def cached_digest(path: Path, stat: os.stat_result) -> str | None:
-    """Return the stored hash of a file that has not changed since, else None."""
-    real = os.path.realpath(path)
-    try:
-        entry = json.loads(_entry(real).read_bytes())
-        same = entry["path"] == real and entry["state"] == state_of(stat)
-        digest = entry["digest"]
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError):
-        return None
-    valid = same and isinstance(digest, str) and digest.startswith(CONTENT)
-    return digest if valid else None
-
-
-def keep_digest(path: Path, stat: os.stat_result, digest: str) -> None:
-    """Store the hash of a file that has not changed recently; a full disk is no error."""
-    if time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) < SETTLED_NS:
-        return
-    real = os.path.realpath(path)
-    text = json.dumps({"path": real, "state": state_of(stat), "digest": digest})
-    with contextlib.suppress(OSError, RuntimeError):
-        write_atomic(_entry(real), text.encode("utf-8", "surrogateescape"))
-
-
-def _entry(real: str) -> Path:
-    return weight_hash_folder() / f"{hash_text(real).partition(':')[2]}.json"
 
 
 #: Kinds of weight files; the first existing kind is loaded, as by transformers and vLLM.
@@ -92,26 +60,45 @@ _SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-(\d{5})\.(safetensors|bin)"
 #: What the identity of a file's content starts with.
 CONTENT = f"{SHA256}:"
 
-#: Name, size in bytes and hash of one file.
-_File = tuple[str, int, str]
-
 
 def is_content(identity: object) -> bool:
     """Whether an identity is that of the content of files, wherever they lie."""
     return isinstance(identity, str) and identity.startswith(CONTENT)
 
 
-def joined(identities: Sequence[str | None]) -> str:
-    """Return the identity of weights with adapters; of their content if all are.
+def files_identity(
+    pretrained: str,
+    commit: str | None,
+    tokenizer: tuple[str, str | None],
+    adapters: Sequence[tuple[str, str | None]] = (),
+    subfolder: str | None = None,
+    gguf_file: str | None = None,
+) -> dict[str, str | None]:
+    """Return the identity of a model's weights, settings and tokenizer, for its fingerprint.
 
-    Examples
-    --------
-    >>> is_content(joined(["sha256:aa", "sha256:bb"])), is_content(joined(["sha256:aa", None]))
-    (True, False)
+    Parameters
+    ----------
+    pretrained, subfolder, gguf_file : str
+        See :func:`weights_of`.
+    commit : str or None
+        The revision of the model; it is added where it is not the identity itself.
+    tokenizer : (str, str or None)
+        Name and revision of the tokenizer.
+    adapters : sequence of (str, str or None)
+        Names and revisions of further weights.
     """
-    if all(map(is_content, identities)):
-        return CONTENT + sha256_text(canonical_json(list(identities)))
-    return hash_json(list(identities))
+    weights = weights_of(pretrained, commit, subfolder, gguf_file)
+    identities = [weights, *[weights_of(*adapter) for adapter in adapters]]
+    if adapters:
+        of_content = all(map(is_content, identities))
+        text = CONTENT + sha256_text(canonical_json(identities))
+        weights = text if of_content else hash_json(identities)
+    return {
+        "weights": weights,
+        "settings": settings_of(pretrained, commit, subfolder),
+        "tokenizer_files": tokenizer_of(*tokenizer, subfolder),
+        **({"commit": commit} if commit and is_content(weights) else {}),
+    }
 
 
 def weights_of(
@@ -151,16 +138,17 @@ def weights_of(
     times and inode of the file stay the same.
     """
     local = local_folder(pretrained, subfolder)
-    if local is not None:
-        return hash_files(weight_files(local, gguf_file))
-    commit = hub_commit(pretrained, revision)
-    if commit is None:
-        return None
-    repository, _, quantization = pretrained.partition(":")
-    content = None
-    if not quantization:
-        content = _hub_weights(repository, commit.removeprefix("hub:"), subfolder, gguf_file)
-    return content or commit
+    try:
+        if local is not None:
+            return hash_files(weight_files(local, gguf_file))
+        return _hub_weights(pretrained, revision, subfolder or "", gguf_file)
+    except OSError as error:
+        raise ModelConfigError(
+            f"the files of the model {pretrained} cannot be read: {error}",
+            "path",
+            "pretrained",
+            pretrained,
+        ) from None
 
 
 def loaded_names(names: Sequence[str]) -> list[str]:
@@ -184,20 +172,22 @@ def loaded_names(names: Sequence[str]) -> list[str]:
 
 
 def _hub_weights(
-    repository: str, commit: str, subfolder: str | None, gguf_file: str | None
+    name: str, revision: str | None, subfolder: str, gguf_file: str | None
 ) -> str | None:
-    """Return the identity of a commit's weights: of the cached files, or as the hub tells it."""
-    folder = _snapshot(repository, commit)
-    for files in (_cached_files, _listed_files):
-        found = files(repository, commit, folder, subfolder or "")
-        if gguf_file:
-            chosen = [entry for entry in found if entry[0] == gguf_file]
-        else:
-            loaded = loaded_names([name for name, _, _ in found])
-            chosen = sorted(entry for entry in found if entry[0] in loaded)
-        if chosen and _is_complete([name for name, _, _ in chosen]):
-            return _content(chosen)
-    return None
+    """Return the identity of weights on the hub: of the cached files, or as the hub tells it."""
+    identity = hub_commit(name, revision)
+    if identity is None or ":" in name:  # vLLM's name of one file of a repository
+        return identity
+    commit = identity.removeprefix("hub:")
+    folder = _snapshot(name, commit)
+    if folder is not None and (folder / subfolder).is_dir():
+        paths = [path for path in weight_files(folder / subfolder, gguf_file) if path.is_file()]
+        if paths and _is_complete([path.name for path in paths]):
+            return hash_files(paths)
+    listed = _listed_files(name, commit, subfolder)
+    names = [gguf_file] if gguf_file else loaded_names(list(listed))
+    chosen = sorted((name, *listed[name]) for name in names if name in listed)
+    return _content(chosen) if chosen and _is_complete([name for name, *_ in chosen]) else identity
 
 
 def _is_complete(names: Sequence[str]) -> bool:
@@ -206,48 +196,25 @@ def _is_complete(names: Sequence[str]) -> bool:
     return not shards or len(shards) == int(shards[0][2])
 
 
-def _cached_files(repository: str, commit: str, folder: Path | None, subfolder: str) -> list[_File]:
-    """Return the files of a commit in the cache; those of the hub's large storage are not read."""
-    if folder is None or not (folder / subfolder).is_dir():
-        return []
-    paths = [path for path in sorted((folder / subfolder).iterdir()) if path.is_file()]
-    kinds = tuple(ending for kind in _KINDS for ending in kind)
-    paths = [path for path in paths if path.name.endswith(kinds)]
-    try:
-        return [(path.name, path.stat().st_size, _digest(path)) for path in paths]
-    except OSError as error:
-        raise ModelConfigError(
-            f"a file of the model cannot be read: {error}", "path", "pretrained", repository
-        ) from None
-
-
-def _digest(path: Path) -> str:
-    """Return the hash of a file; the cache of the hub names a large one by it."""
-    real = Path(os.path.realpath(path))
-    is_named = real.parent.name == "blobs" and _BLOB.fullmatch(real.name)
-    return f"{SHA256}:{real.name}" if is_named else file_digest(path)
-
-
-def _listed_files(repository: str, commit: str, folder: Path | None, subfolder: str) -> list[_File]:
-    """Return the large files of a commit as the hub lists them; none without a network."""
+def _listed_files(repository: str, commit: str, subfolder: str) -> dict[str, tuple[int, str]]:
+    """Return size and hash of a commit's large files, as the hub lists them; none without it."""
     from huggingface_hub import HfApi
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
     if HF_HUB_OFFLINE:
-        return []
+        return {}
     try:
         listed = HfApi().model_info(repository, revision=commit, timeout=10, files_metadata=True)
-        siblings = listed.siblings or []
     except Exception:  # no network, no permission
         log.debug("the hub did not list the files of %s", repository, exc_info=True)
-        return []
-    prefix = f"{subfolder.strip('/')}/" if subfolder else ""
-    files = []
-    for sibling in siblings:
-        name = sibling.rfilename.removeprefix(prefix)
-        if sibling.rfilename.startswith(prefix) and "/" not in name and sibling.lfs is not None:
-            files.append((name, int(sibling.lfs.size), f"{SHA256}:{sibling.lfs.sha256}"))
-    return files
+        return {}
+    large = {
+        sibling.rfilename: (int(sibling.lfs.size), f"{SHA256}:{sibling.lfs.sha256}")
+        for sibling in listed.siblings or []
+        if sibling.lfs is not None
+    }
+    inside = (name for name in large if name.rpartition("/")[0] == subfolder.strip("/"))
+    return {name.rpartition("/")[2]: large[name] for name in inside}
 
 
 def _snapshot(repository: str, revision: str) -> Path | None:
@@ -281,12 +248,7 @@ def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
         return [path]
     if gguf_file:
         return [path / gguf_file]
-    try:
-        names = sorted(file.name for file in path.iterdir() if file.is_file())
-    except OSError as error:
-        raise ModelConfigError(
-            f"the model folder {path} cannot be read: {error}", "path", "pretrained", path
-        ) from None
+    names = sorted(file.name for file in path.iterdir() if file.is_file())
     return [path / name for name in loaded_names(names)]
 
 
@@ -340,23 +302,26 @@ def _folder_or_commit(
     return (folder / subfolder if folder and subfolder else folder), commit
 
 
-def _content(files: Sequence[_File]) -> str:
+def _content(files: Iterable[tuple[str, int, str]]) -> str:
+    """Return the identity of files by name, size in bytes and hash."""
     return CONTENT + sha256_text(canonical_json([list(entry) for entry in files]))
+
+
+def _digest(path: Path) -> str:
+    """Return the hash of a file; the cache of the hub names a large one by it."""
+    real = Path(os.path.realpath(path))
+    is_named = real.parent.name == "blobs" and _BLOB.fullmatch(real.name)
+    return f"{SHA256}:{real.name}" if is_named else file_digest(path)
 
 
 def hash_files(files: list[Path]) -> str | None:
     """Return a hash of names, sizes and contents; None without files."""
     if not files:
         return None
-    try:
-        sizes = [path.stat().st_size for path in files]
-        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-            digests = list(pool.map(_digest, files))
-    except OSError as error:
-        raise ModelConfigError(
-            f"a file of the model cannot be read: {error}", "path", "pretrained", tuple(files)
-        ) from None
-    return _content(list(zip([path.name for path in files], sizes, digests, strict=True)))
+    sizes = [path.stat().st_size for path in files]
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        digests = list(pool.map(_digest, files))
+    return _content(zip([path.name for path in files], sizes, digests, strict=True))
 
 
 def file_digest(path: Path) -> str:
@@ -364,10 +329,15 @@ def file_digest(path: Path) -> str:
 
     It is that of the cache, if the file has not changed since.
     """
-    before = path.stat()
-    cached = cached_digest(path, before)
-    if cached is not None:
-        return cached
+    real = os.path.realpath(path)
+    entry = weight_hash_folder() / f"{hash_text(real).partition(':')[2]}.json"
+    before = _state(path)
+    try:
+        cached = json.loads(entry.read_bytes())
+        if cached["path"] == real and cached["state"] == before and is_content(cached["digest"]):
+            return str(cached["digest"])
+    except (OSError, ValueError, LookupError, TypeError):
+        log.debug("the hash of %s is not known", path, exc_info=True)
     hashed = hashlib.sha256()
     logged, done = time.monotonic(), 0
     with open(path, "rb", buffering=0) as file:
@@ -376,11 +346,20 @@ def file_digest(path: Path) -> str:
             done += len(chunk)
             if time.monotonic() - logged > 20:
                 logged = time.monotonic()
-                log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before.st_size, 1))
+                log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before[0], 1))
     digest = f"{SHA256}:{hashed.hexdigest()}"
-    if state_of(path.stat()) == state_of(before):
-        keep_digest(path, before, digest)
+    settled = time.time_ns() - max(before[1:3]) >= SETTLED_NS
+    if settled and _state(path) == before:
+        text = json.dumps({"path": real, "state": before, "digest": digest})
+        with contextlib.suppress(OSError):
+            write_atomic(entry, text.encode("utf-8", "surrogateescape"))
     return digest
+
+
+def _state(path: Path) -> list[int]:
+    """Return the properties of a file that change when it is replaced or rewritten."""
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
 #: Small files, one of which every model has.

@@ -107,7 +107,6 @@ API_GENERATE = "API trials"
 API_PAYLOAD = "API seeds"
 VLLM_ENGINE = "lazy vLLM engine"
 VLLM_CORE = "vLLM engine process"
-VLLM_WORKER = "vLLM worker process"
 SYMPY_EVAL = "sympy evaluation"
 
 _PLUGIN = "tests/harness/plugin/test_patches.py::"
@@ -193,14 +192,6 @@ PATCHES: dict[str, Patch] = {
         _static_method,
         _STAYS,
         "when the engine is built",
-        _ENGINE + "test_vllms_processes_are_bound_while_an_engine_is_built",
-    ),
-    VLLM_WORKER: Patch(
-        "vllm.v1.executor.multiproc_executor:WorkerProc.worker_main",
-        "The same for the workers of an engine, in the engine's own process.",
-        _static_method,
-        _STAYS,
-        "with the engine's process",
         _ENGINE + "test_vllms_processes_are_bound_while_an_engine_is_built",
     ),
     SYMPY_EVAL: Patch(

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import lm_eval
 import pytest
+from _support import fake_vllm
 from _support.paths import REPOSITORY
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks._index import TaskIndex
@@ -253,7 +254,7 @@ def test_the_engine_is_built_when_it_is_needed(monkeypatch):
             built.append(arguments)
             self.llm_engine = SimpleNamespace(model_config="config")
 
-        def chat(self):
+        def generate(self):
             return "answer"
 
     module = types.ModuleType("a_backend")
@@ -263,14 +264,12 @@ def test_the_engine_is_built_when_it_is_needed(monkeypatch):
         "class VLLM:\n    def __init__(self):\n        self.model = LLM(model='m')\n",
         vars(module),
     )
-    monkeypatch.setattr(
-        "lm_eval_bayes.harness.models.vllm.engine.model_config_of", lambda arguments: "config"
-    )
+    fake_vllm.install(monkeypatch)
     model = module.VLLM.__new__(module.VLLM)
-    with lazy_llm(model, None):
+    with lazy_llm(model):
         model.__init__()
     assert isinstance(model.model, LazyLLM)
     assert not built
     assert module.LLM is LLM
-    assert model.model.chat() == "answer"
+    assert model.model.generate() == "answer"
     assert built == [{"model": "m"}]

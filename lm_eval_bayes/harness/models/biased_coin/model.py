@@ -70,9 +70,8 @@ class BiasedCoinLM(LM):
         ``a:b`` with a, b > 0: every question draws its own from Beta(a, b). The draw
         depends on seed, task and prompt alone, not on request, ``--limit`` or rank.
     file : str, optional
-        A .jsonl, .csv or .txt file of probabilities, in one of the forms of
-        `file_probabilities` of :mod:`.probabilities`. Exactly one of
-        p, beta and file must be given.
+        A .jsonl file of probabilities, see `file_probabilities` of :mod:`.probabilities`.
+        Exactly one of p, beta and file must be given.
     seed : int, default 1
         Seeds everything. Trial i of a question draws from a digest of seed, task,
         prompt and i. The key of a stored trial has no task, as that of a language model: another
@@ -145,7 +144,7 @@ class BiasedCoinLM(LM):
         if len(named) != 1:
             sentence = (
                 "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
-                f"(file=p.csv); got {' and '.join(named) or 'none of them'}"
+                f"(file=p.jsonl); got {' and '.join(named) or 'none of them'}"
             )
             raise ModelConfigError(sentence, "conflict", "p, beta, file", tuple(named))
         if p is not None:

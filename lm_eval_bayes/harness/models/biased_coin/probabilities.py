@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -94,13 +92,7 @@ def beta_probabilities(value: object, seed: int) -> SuccessProbabilities:
 
 
 def file_probabilities(value: object) -> SuccessProbabilities:
-    """Read success probabilities from a file.
-
-    Three forms, distinguished by the suffix:
-
-    - ``.jsonl``: one object per line, ``{"id": 0, "p": 0.25}``;
-    - ``.csv``: a header with ``id`` and ``p``, then one row per question;
-    - ``.txt``: one p per line, in the order of the questions.
+    """Read success probabilities from a file of JSON lines, ``{"id": 0, "p": 0.25}``.
 
     An ``id`` is the question's position in the task's split, counted from 0 (``doc_id``
     in the harness's samples_*.jsonl), or the 64 hexadecimal digits of its ``prompt_hash``
@@ -114,30 +106,28 @@ def file_probabilities(value: object) -> SuccessProbabilities:
     ModelConfigError
         If the file is missing or a line is malformed; the message names the line.
     """
-    if not isinstance(value, (str, Path)) or not str(value):
-        rule = "be the path of a .jsonl, .csv or .txt file"
-        raise ModelConfigError.of("file", "type", rule, value)
-    path = Path(value).expanduser()
-    forms = {".jsonl": _jsonl_rows, ".csv": _csv_rows, ".txt": _list_rows}
-    if path.suffix not in forms:
-        raise ModelConfigError.of("file", "format", "end in .jsonl, .csv or .txt", str(value))
+    if not isinstance(value, (str, Path)) or Path(value).suffix != ".jsonl":
+        raise ModelConfigError.of("file", "format", "be the path of a .jsonl file", value)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = Path(value).expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ModelConfigError(
             f"`file` {value} cannot be read: {reason}", "path", "file", value
         ) from error
     table: dict[tuple[str | None, int | str], float] = {}
-    for line, row in forms[path.suffix](str(value), text):
+    for line, raw in enumerate(text.split("\n"), start=1):
+        if not raw.strip():
+            continue
         where = f"`file` {value}, line {line}"
-        if set(row) - {"task"} != {"id", "p"}:
-            sentence = (
-                f"{where}: a row must have the fields id and p, and may have task; "
-                f"got {', '.join(map(str, row)) or 'none'}"
-            )
-            raise ModelConfigError(sentence, "missing-column", "file", tuple(row))
-        key = (_task(where, row.get("task")), _id(where, row["id"]))
+        try:
+            row = json.loads(raw)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict) or set(row) - {"task"} != {"id", "p"}:
+            sentence = f'{where}: must be {{"id": …, "p": …}} and may have "task"; got {raw[:60]!r}'
+            raise ModelConfigError(sentence, "format", "file", raw)
+        key = _key(where, row.get("task"), row["id"])
         if key in table:
             sentence = f"{where}: the id {row['id']} is in an earlier line too"
             raise ModelConfigError(sentence, "duplicate", "id", row["id"])
@@ -160,62 +150,16 @@ def file_probabilities(value: object) -> SuccessProbabilities:
     return SuccessProbabilities(parameters, looked_up)
 
 
-_Rows = Iterator[tuple[int, dict[str, Any]]]
-
-
-def _jsonl_rows(name: str, text: str) -> _Rows:
-    for line, raw in enumerate(text.split("\n"), start=1):
-        if not raw.strip():
-            continue
-        try:
-            row = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            reason = getattr(error, "msg", error)
-            raise ModelConfigError(
-                f"`file` {name}, line {line}: not JSON: {reason}", "format", "file", raw
-            ) from error
-        if not isinstance(row, dict):
-            raise ModelConfigError(
-                f"`file` {name}, line {line}: a row must be a JSON object", "type", "file", row
-            )
-        yield line, row
-
-
-def _csv_rows(name: str, text: str) -> _Rows:
-    reader = csv.DictReader(io.StringIO(text), restkey="more", strict=True, skipinitialspace=True)
-    try:
-        for row in reader:
-            yield reader.line_num, {k: v for k, v in row.items() if v is not None}
-    except csv.Error as error:
-        raise ModelConfigError(
-            f"`file` {name}, line {reader.reader.line_num}: {error}", "format", "file", name
-        ) from error
-
-
-def _list_rows(name: str, text: str) -> _Rows:
-    # Blank lines at the end are harmless; elsewhere they would shift the positions.
-    for line, raw in enumerate(text.rstrip().split("\n") if text.strip() else [], start=1):
-        yield line, {"id": line - 1, "p": raw.strip()}
-
-
-def _id(where: str, value: object) -> int | str:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    text = value.strip() if isinstance(value, str) else ""
-    if text.isascii() and text.isdigit() and len(text) < 19:
-        return int(text)
-    if _PROMPT_HASH.fullmatch(text):
-        return text
-    rule = "must be a question's position (0, 1, ...) or the 64 hex digits of its prompt_hash"
-    raise ModelConfigError(f"{where}: id {rule}; got {value!r}", "format", "id", value)
-
-
-def _task(where: str, value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ModelConfigError(
-            f"{where}: task must be a task's name; got {value!r}", "type", "task", value
-        )
-    return value or None
+def _key(where: str, task: object, id: object) -> tuple[str | None, int | str]:
+    if task is not None and not isinstance(task, str):
+        sentence = f"{where}: task must be a task's name; got {task!r}"
+        raise ModelConfigError(sentence, "type", "task", task)
+    if isinstance(id, str) and _PROMPT_HASH.fullmatch(id):
+        return task, id
+    if isinstance(id, bool) or not isinstance(id, int) or id < 0:
+        rule = "must be a question's position (0, 1, ...) or the 64 hex digits of its prompt_hash"
+        raise ModelConfigError(f"{where}: id {rule}; got {id!r}", "format", "id", id)
+    return task, id
 
 
 def as_number(value: object) -> float | None:

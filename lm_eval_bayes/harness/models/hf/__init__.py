@@ -1,1 +1,1 @@
-"""Trials from the harness's `hf` backend, by a token loop with a seed for each trial."""
+"""Trials from the harness's `hf` backend: transformers' `generate` with a seed for each trial."""

@@ -8,21 +8,13 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import SamplingMixin
-from lm_eval_bayes.harness.models.weights import (
-    is_content,
-    joined,
-    settings_of,
-    tokenizer_of,
-    weights_of,
-)
+from lm_eval_bayes.harness.models.weights import files_identity
 from lm_eval_bayes.runs.model_arguments import as_json, identity
 
 log = get_logger(__name__)
@@ -31,31 +23,25 @@ log = get_logger(__name__)
 _EAGER = ("parallelize", "tp_plan", "peft", "delta", "gguf_file", "autogptq", "gptqmodel")
 
 
-@dataclass(eq=False)
 class WeightsPlaceholder:
-    """A placeholder for a model, with its configuration but without its weights.
+    """Stands in for a model: has its configuration, and takes note of the device for its weights.
 
-    Attributes
+    Parameters
     ----------
     config : PretrainedConfig
         The model's configuration.
-    model_class : type
-        transformers' class that loads it.
     arguments : mapping
         The arguments of the harness's own loading.
-    device : torch.device or None
-        The device for the weights.
     """
 
-    config: Any
-    model_class: Any
-    arguments: Mapping[str, Any]
     device: Any = None
 
-    def to(self, device: Any) -> WeightsPlaceholder:
-        """Record the device for the weights."""
+    def __init__(self, config: Any, arguments: Mapping[str, Any]) -> None:
+        self.config, self.arguments = config, arguments
+
+    def to(self, device: Any) -> None:
+        """Take note of the device."""
         self.device = device
-        return self
 
 
 class LazyWeights(SamplingMixin):
@@ -66,31 +52,26 @@ class LazyWeights(SamplingMixin):
     an adapter, a delta or a quantized format of its own; never where other processes sample.
     """
 
-    _postponed = False
+    _is_complete = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.given = _named(super().__init__, args, kwargs)
-        with self._without_loading():
-            super().__init__(*args, **kwargs)
-
-    @contextmanager
-    def _without_loading(self) -> Iterator[None]:
-        """Let `model` be the placeholder inside the block."""
-        before, self._postponed = self._postponed, True
-        try:
-            yield
-        finally:
-            self._postponed = before
+        bound = inspect.signature(super().__init__).bind(*args, **kwargs)
+        bound.apply_defaults()
+        self.given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
+        self.given.pop("kwargs", None)
+        super().__init__(*args, **kwargs)
+        self._max_length = self.max_length  # which would ask the model
+        self._is_complete = True
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
-        if args or not self._postponed or (_is_eager(kwargs) and not self.samples_elsewhere):
+        if self._is_complete or (_is_eager(kwargs) and not self.samples_elsewhere):
             super()._create_model(*args, **kwargs)  # type: ignore[misc]
             return
         commit = getattr(self.config, "_commit_hash", None)
         if commit and not os.path.isdir(kwargs["pretrained"]):
             # A branch of the hub may move before the weights are loaded; this commit does not.
             kwargs["revision"] = commit
-        self._model = WeightsPlaceholder(self.config, self.AUTO_MODEL_CLASS, kwargs)
+        self._model = WeightsPlaceholder(self.config, kwargs)
 
     @property
     def weights_loaded(self) -> bool:
@@ -100,31 +81,22 @@ class LazyWeights(SamplingMixin):
     @property
     def model(self) -> Any:
         """The model; its weights are loaded at the first use."""
-        if not self._postponed and not self.weights_loaded:
+        if self._is_complete:
             self.load()
         return super().model  # type: ignore[misc]
 
-    @property
-    def max_length(self) -> int:
-        """The context length in tokens."""
-        with self._without_loading():
-            return int(super().max_length)  # type: ignore[misc]
-
     def load(self) -> None:
         """Load the weights as the harness does, unless they are loaded."""
-        import torch
-
         if self.weights_loaded:
             return
         placeholder: WeightsPlaceholder = self._model
         log.info("loading the weights of %s", placeholder.arguments.get("pretrained"))
-        super()._create_model(**placeholder.arguments)  # type: ignore[misc]
-        if isinstance(self._model, torch.nn.Module):
-            self._model.eval()
-            self._model.tie_weights()
+        self._create_model(**placeholder.arguments)
+        self.model.eval()
+        self.model.tie_weights()
         if placeholder.device is not None:
             try:
-                self._model.to(placeholder.device)
+                self.model.to(placeholder.device)
             except ValueError:  # quantized weights stay on their device
                 log.debug("the model was not moved to %s", placeholder.device, exc_info=True)
 
@@ -136,18 +108,6 @@ def _is_eager(arguments: Mapping[str, Any]) -> bool:
         or arguments.get("device_map") is not None
         or any(arguments.get(name) for name in _EAGER)
     )
-
-
-def _named(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments of a call by name, defaults included."""
-    signature = inspect.signature(function)
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    named = dict(bound.arguments)
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            named |= named.pop(parameter.name, {})
-    return named
 
 
 # -- the fingerprint -----------------------------------------------------------------------------
@@ -176,9 +136,25 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
         The tokens that end a sequence.
     """
     pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
+    named = tokenizer is None or isinstance(tokenizer, str)
+    revision, config = given.get("revision"), lm.config
+    commit = getattr(config, "_commit_hash", None) or revision
     dtype = given.get("dtype")
     if dtype in (None, "auto"):
-        dtype = _config_dtype(lm.config) or dtype
+        dtype = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None) or dtype
+    quantization = getattr(config, "quantization_config", None)
+    if quantization is not None and not isinstance(quantization, Mapping):
+        quantization = quantization.to_dict()
+    files = files_identity(
+        pretrained,
+        commit,
+        (tokenizer, revision) if tokenizer and named else (pretrained, commit),
+        [(str(given[name]), revision) for name in ("peft", "delta") if given.get(name)],
+        given.get("subfolder") or None,
+        given.get("gguf_file"),
+    )
+    if tokenizer is not None and not named:
+        files["tokenizer_files"] = hash_text(repr(sorted(tokenizer.get_vocab().items())))
     template = getattr(lm.tokenizer, "chat_template", None)
     if template is not None and not isinstance(template, str):
         template = json.dumps(template, sort_keys=True)
@@ -188,10 +164,10 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
         "pretrained": pretrained,
         "subfolder": given.get("subfolder") or None,
         **{n: given.get(n) for n in ("revision", "gguf_file", "peft", "delta", "add_bos_token")},
-        **_files(lm, given),
+        **files,
         "dtype": _name(dtype) or "default",
         "mixed_precision": _name(given.get("mixed_precision_dtype")),
-        "quantization": _quantization(lm.config),
+        "quantization": quantization and as_json(quantization),
         "tokenizer": tokenizer if isinstance(tokenizer, str) else None,
         "chat_template": None if template is None else hash_text(template),
         "max_length": int(lm.max_length),
@@ -209,41 +185,8 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
     }
 
 
-def _files(lm: Any, given: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the identity of the files of weights, settings and tokenizer.
-
-    The commit of the hub is added where it is not the identity itself.
-    """
-    pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
-    revision, subfolder = given.get("revision"), given.get("subfolder") or None
-    commit = getattr(lm.config, "_commit_hash", None) or revision
-    weights = weights_of(pretrained, commit, subfolder, given.get("gguf_file"))
-    added = [given[name] for name in ("peft", "delta") if given.get(name)]
-    if added:
-        weights = joined([weights, *[weights_of(str(name), revision) for name in added]])
-    settings = settings_of(pretrained, commit, subfolder)
-    if tokenizer is None or isinstance(tokenizer, str):
-        own = commit if tokenizer is None else revision
-        files = tokenizer_of(tokenizer or pretrained, own, subfolder)
-    else:
-        files = hash_text(repr(sorted(tokenizer.get_vocab().items())))
-    hub = {"commit": commit} if commit and is_content(weights) else {}
-    return {"weights": weights, "settings": settings, "tokenizer_files": files, **hub}
-
-
-def _config_dtype(config: Any) -> Any:
-    return getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
-
-
 def _name(dtype: Any) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
-
-
-def _quantization(config: Any) -> Any:
-    quantization = getattr(config, "quantization_config", None)
-    if quantization is None:
-        return None
-    return as_json(quantization if isinstance(quantization, Mapping) else quantization.to_dict())
 
 
 def generation_config_of(config: Any, given: Mapping[str, Any]) -> Any:
@@ -267,6 +210,16 @@ def generation_config_of(config: Any, given: Mapping[str, Any]) -> Any:
     except (OSError, TypeError, ValueError):  # missing or invalid
         log.debug("%s has no generation_config.json", pretrained, exc_info=True)
         return GenerationConfig.from_model_config(config)
+
+
+def neutral_config(config: Any) -> Any:
+    """Return a generation config with nothing but the special tokens and the cache of another."""
+    from transformers import GenerationConfig
+
+    entries = config.to_diff_dict().items()
+    return GenerationConfig(
+        **{k: v for k, v in entries if k.endswith("_token_id") or k == "cache_implementation"}
+    )
 
 
 def end_tokens(generation_config: Any, tokenizer: Any) -> dict[int, int | None]:

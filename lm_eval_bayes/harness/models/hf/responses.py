@@ -1,4 +1,4 @@
-"""Responses of the token loop, read as trials with their signals.
+"""Responses of transformers, read as trials with their signals.
 
 A response grows token by token in a :class:`Row`, until a :class:`StopFinder` finds its end.
 """
@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf.gumbel_max import step_keys
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
 from lm_eval_bayes.store.trial import Trial
 
 
 class StopFinder:
-    """Finds the token that first completes a stop string.
+    """Finds the stop string that the last of some tokens completes.
 
     Text is decoded with special tokens, as the harness does for stop strings.
 
@@ -28,54 +27,23 @@ class StopFinder:
         The stop strings; empty ones never match.
     decode : callable
         Token ids to text, special tokens included.
-    every : int
-        Number of new tokens between two searches; tokens after the stop are dropped.
     """
 
-    def __init__(
-        self, stops: Sequence[str], decode: Callable[[Sequence[int]], str], every: int = 4
-    ) -> None:
+    def __init__(self, stops: Sequence[str], decode: Callable[[Sequence[int]], str]) -> None:
         self.stops = tuple(dict.fromkeys(s for s in stops if s))
-        self.every = every
         self._decode = decode
         longest = max((len(s.encode("utf-8", "surrogatepass")) for s in self.stops), default=0)
         # A token may be one byte; the margin excludes characters that the cut may damage.
         self._look_back = longest + 8
 
-    def find(self, tokens: Sequence[int], checked: int = 0) -> tuple[int, str] | None:
-        """Find the first stop.
-
-        Parameters
-        ----------
-        tokens : sequence of int
-            A completion's tokens.
-        checked : int
-            The number of first tokens that contain no stop string.
-
-        Returns
-        -------
-        (int, str) or None
-            The number of tokens up to and including the one that completes a stop string, and
-            that string; if one token completes several, the one that begins first.
-        """
-        if not self.stops or len(tokens) <= checked:
+    def find(self, tokens: Sequence[int]) -> str | None:
+        """Return the stop string that occurs in the text, of several the one that begins first."""
+        recent = self._decode(tokens[-self._look_back :])
+        if not any(stop in recent for stop in self.stops):
             return None
-        recent = self._decode(tokens[max(0, checked - self._look_back) :])
-        if not self._among(recent) or not self._among(self._decode(tokens)):
-            return None
-        without, having = checked, len(tokens)
-        while having - without > 1:
-            middle = (without + having) // 2
-            if self._among(self._decode(tokens[:middle])):
-                having = middle
-            else:
-                without = middle
-        text = self._decode(tokens[:having])
-        matches = self._among(text) or self.stops
-        return having, min(matches, key=lambda s: (text.find(s), -len(s)))
-
-    def _among(self, text: str) -> list[str]:
-        return [s for s in self.stops if s in text]
+        text = self._decode(tokens)
+        found = [stop for stop in self.stops if stop in text]
+        return min(found, key=lambda stop: (text.find(stop), -len(stop)), default=None)
 
 
 @dataclass(eq=False)
@@ -96,8 +64,8 @@ class Row:
         Tokens that end a sequence, each with its stop_reason.
     finder : StopFinder
         Finds stop strings.
-    round : int
-        Its trial number among those of the queue, see `Queue`.
+    measures : bool
+        Whether the bits of the prompt are measured with it.
     """
 
     request: TrialRequest
@@ -106,21 +74,15 @@ class Row:
     limit: int
     ends: Mapping[int, int | None]
     finder: StopFinder
-    round: int = 0
+    measures: bool = False
 
     def __post_init__(self) -> None:
-        self.start_over()
-
-    def start_over(self) -> None:
-        """Remove all tokens; the same seed draws the same ones again."""
         self.tokens: list[int] = []
-        self.logprobs: list[float] | None = []
+        self.logprobs: list[float] = []
+        self.prompt_bpt: float | None = None
         self.finish_reason: str | None = None
         self.stop_reason: str | int | None = None
         self.started = self.ended = 0.0
-        self.concurrency: int | None = None
-        self.keys = step_keys(self.request.seed)
-        self._checked = 0
 
     def take(self, token: int, logprob: float) -> bool:
         """Append a token; return whether the trial has ended."""
@@ -131,65 +93,47 @@ class Row:
             )
             raise ModelConfigError(sentence, "range", "logits", logprob)
         self.tokens.append(token)
-        if self.logprobs is not None:
-            self.logprobs.append(logprob)
-        return self.settle()
-
-    def settle(self, over: bool = False) -> bool:
-        """Search for a stop string when it is due; return whether the trial has ended.
-
-        With `over` there are no more tokens.
-        """
-        size = len(self.tokens)
-        full = over or size >= self.limit
-        at_end_token = size > 0 and self.tokens[-1] in self.ends
-        if not (at_end_token or full or size - self._checked >= self.finder.every):
-            return False
+        self.logprobs.append(logprob)
         # The end token's text is not a stop string of the task.
-        match = self.finder.find(self.tokens[: size - at_end_token], self._checked)
-        self._checked = size
-        if match is not None:
-            count, self.stop_reason = match
-            del self.tokens[count:]
-            if self.logprobs is not None:
-                del self.logprobs[count:]
-        elif at_end_token:
-            self.stop_reason = self.ends[self.tokens[-1]]
-        elif not full:
+        at_end_token = token in self.ends
+        stop = None if at_end_token else self.finder.find(self.tokens)
+        if stop is None and not at_end_token and len(self.tokens) < self.limit:
             return False
-        self.finish_reason = "stop" if match is not None or at_end_token else "length"
+        self.stop_reason = self.ends[token] if at_end_token else stop
+        self.finish_reason = "stop" if at_end_token or stop is not None else "length"
         self.ended = time.perf_counter()
         return True
 
 
-def read_trial(row: Row, lm: Any, requested: float, prompt_bpt: float | None) -> Trial:
+def read_trial(row: Row, lm: Any, requested: float, concurrency: int) -> Trial:
     """Return the trial of a finished row, with its measurements.
 
     Parameters
     ----------
     row : Row
         A trial that has ended.
-    lm : HFLM
+    lm : HFSampling
         The backend, for its tokenizer and think token.
     requested : float
         When it was requested, by `time.perf_counter`.
-    prompt_bpt : float or None
-        The bits of the prompt, if they were measured with this trial.
+    concurrency : int
+        The number of rows at its end, this one included, that had not ended before.
     """
-    text = str(lm.tok_decode(row.tokens))
+    text, think = str(lm.tok_decode(row.tokens)), lm.think_end_token
     signals: dict[str, Any] = {"prompt_truncated": row.cut}
-    if row.logprobs:
+    if row.logprobs and lm.backend == "causal":
         signals["completion_bpt"] = bits_per_token(row.logprobs)
-    think = lm.think_end_token
     if isinstance(think, int):
-        text, at = answer_at(row.tokens, think, text, lm.tok_decode)
-        signals["think_closed"] = at is not None
-        if at is not None:
-            signals["answer_at"] = at
+        signals["think_closed"] = think in row.tokens
+        if think in row.tokens:
+            # the text has the marker, which a tokenizer leaves out where it is a special token
+            at = len(row.tokens) - 1 - row.tokens[::-1].index(think)
+            before, after = row.tokens[:at], row.tokens[at + 1 :]
+            text = f"{lm.tok_decode(before)}{lm.think_end}{lm.tok_decode(after)}"
     elif think:
         signals["think_closed"] = think in lm.tok_decode(row.tokens, skip_special_tokens=False)
-    if prompt_bpt is not None:
-        signals["prompt_bpt"] = prompt_bpt
+    if row.prompt_bpt is not None:
+        signals["prompt_bpt"] = row.prompt_bpt
     return row.request.result(
         text,
         signals=signals,
@@ -199,25 +143,5 @@ def read_trial(row: Row, lm: Any, requested: float, prompt_bpt: float | None) ->
         stop_reason=row.stop_reason,
         queued_s=row.started - requested,
         generated_s=row.ended - row.started,
-        concurrency=row.concurrency,
+        concurrency=concurrency,
     )
-
-
-def answer_at(tokens: list[int], think: int, text: str, decode: Any) -> tuple[str, int | None]:
-    """Return the text and the position, in characters, after the last think token.
-
-    Returns
-    -------
-    (str, int or None)
-        The raw text and the position; None without a think token. The harness decodes the
-        tokens after it alone and strips leading white space; in the rare case that the text
-        does not end so, the raw text is the two parts decoded separately.
-    """
-    if think not in tokens:
-        return text, None
-    after = len(tokens) - tokens[::-1].index(think)
-    answer = str(decode(tokens[after:])).lstrip()
-    if text.endswith(answer):
-        return text, len(text) - len(answer)
-    before = str(decode(tokens[:after]))
-    return before + answer, len(before)

@@ -1,34 +1,30 @@
-"""Trials from transformers: each with its own generator and signals, yielded as it ends."""
+"""Trials from transformers' `generate`: each with its own seed and signals, yielded as it ends."""
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from lm_eval_bayes._util.hashing import canonical_json
-from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.hf.generation import (
-    NotLoopableError,
-    Settings,
-    TokenLoop,
-    generate_fallback,
-)
+from lm_eval_bayes.harness.models.generation_settings import is_neutral
+from lm_eval_bayes.harness.models.hf.choice import APPLIED, SeededChoice, warpers
 from lm_eval_bayes.harness.models.hf.lazy import (
     LazyWeights,
     end_tokens,
     generation_config_of,
     hf_fingerprint,
+    neutral_config,
 )
 from lm_eval_bayes.harness.models.hf.responses import Row, StopFinder, read_trial
 from lm_eval_bayes.harness.models.interface import (
     RequestStream,
     TrialRequest,
     bits_per_token,
-    check_harness,
     installed_versions,
 )
 from lm_eval_bayes.runs.model_arguments import as_json
@@ -36,41 +32,29 @@ from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
-#: The methods of the harness's class, and its helpers, that are used here.
-_METHODS = ("tok_batch_encode", "tok_decode", "_model_generate", "_model_call", "_create_model")
-_HELPERS = ("handle_stop_sequences", "postprocess_generated_text")
+#: Tokens whose log-probabilities are computed together; each needs logits of the vocabulary.
+_CHUNK = 1024
 
 
 class HFSampling(LazyWeights):
-    """A sampling mixin before the harness's `HFLM`, with a token loop of its own.
+    """A sampling mixin before the harness's `HFLM`, whose `generate` gets seeds.
 
-    Every trial draws from its own generator, so its text depends on its prompt and seed, and
-    on the other rows of the batch only through the rounding of the forward pass. The
-    distribution is the softmax of the logits after temperature, top_k, top_p and min_p; the
-    recorded bits are those of the model before any of these.
+    Every token is drawn with noise of its trial's seed and position, so a text depends on its
+    prompt and seed, and on the other rows of the batch only through the rounding of the forward
+    pass. The distribution is that of transformers' own processors and warpers; the recorded bits
+    are those of the model before any of these.
 
     Weights are loaded at the first use, so a run whose trials are all stored loads none.
-
-    Trials that the loop does not support (encoder-decoder models, caches of other kinds,
-    further generation settings such as `repetition_penalty`) go one at a time through
-    transformers' own `generate`, seeded by `torch.manual_seed`.
     """
 
     streams = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        import lm_eval.models.utils as helpers
-
-        check_harness("its hf backend", (type(self), _METHODS), (helpers, _HELPERS))
         self._generation_config = generation_config_of(self.config, self.given)
         self._ends = end_tokens(self._generation_config, self.tokenizer)
-        self._loop: TokenLoop | None = None
-        self._why_no_loop = ""
-        self._batch = 0
-        self._gathers = True
-        if self.backend == "seq2seq":
-            self._why_no_loop = "it is an encoder with a decoder"
+        size = (self.max_batch_size or 64) if self.batch_size == "auto" else self.batch_size
+        self._batch_size = max(1, int(size))
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
@@ -81,69 +65,58 @@ class HFSampling(LazyWeights):
 
     @property
     def slots(self) -> int:
-        """How many trials are a batch; of batch_size=auto it is detected."""
-        return self._batch_size(2)
+        """How many trials are a batch, at most `max_batch_size` with batch_size=auto."""
+        return self._batch_size
 
     def sample(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
+        self, requests: RequestStream, measure: Set[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as soon as it has ended.
 
         Parameters
         ----------
-        requests : sequence of TrialRequest, or RequestStream
-            Batches are filled in this order, except that those of one trial number are sorted
-            by the length of the prompt, and that one batch has one set of settings. The batches
-            of a stream are those of the same requests as a list; after its end no batch begins.
-        measure : frozenset of str
+        requests : RequestStream
+            Batches are filled in this order, each with trials of the same settings but for length
+            and stop strings. After its end no trial begins.
+        measure : set of str
             Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
             truncated prompt.
 
         Raises
         ------
         ModelConfigError
-            If a generation setting is out of range, or leaves no room for the prompt.
+            If the length leaves no room for the prompt.
+        TaskConfigError
+            If transformers refuses a generation setting.
         """
-        import torch
-
-        started = time.perf_counter()
-        stream = requests if isinstance(requests, RequestStream) else None
-        questions = requests.questions if isinstance(requests, RequestStream) else requests
-        if not questions:
+        if not requests.questions:
             return
-        row_of = self._row_maker()
-        for request in questions:  # before the weights are loaded
-            row_of(request)
-        queue = Queue(map(row_of, requests), len(requests), measure)
-        self.warn_not_applied(self._generation_config.to_diff_dict(), questions[0].kwargs)
+        started, row_of = time.perf_counter(), self._row_maker()
+        for question in requests.questions:  # before the weights are loaded
+            row_of(question)
+            self.warn_not_applied(self._generation_config.to_diff_dict(), question.kwargs)
         self.load()
-        bits = queue.bits
-        while stream is None or not stream.ended:
-            settings = queue.next_settings()
-            if settings is None:
-                return
-            loop = None if settings.others else self._token_loop()
-            if loop is None:
-                (row,) = queue.take(1)
-                prompt_bpt = self._generate_fallback(row, settings)
-                measured = prompt_bpt if row.request.index in bits else None
-                yield row.request, read_trial(row, self, started, measured)
-                continue
-            rows = queue.take(self._batch_size(len(queue)))
-            try:
-                for row in rows:
-                    if bits.get(row.request.index, 0.0) is None:
-                        bits[row.request.index] = loop.prompt_bits(row.prompt)
-                is_over = () if stream is None else (lambda: stream.is_over,)
-                for row in loop.run(rows, settings.sampling, *is_over):
-                    trial = read_trial(row, self, started, bits.get(row.request.index))
-                    yield row.request, trial
-            except NotLoopableError as error:
-                self._loop, self._why_no_loop = None, str(error)
-                queue.put_back(rows)
-            except torch.cuda.OutOfMemoryError as error:
-                self._shrink(len(rows), error)
-                queue.put_back([row for row in rows if row.finish_reason is None])
+        measured: set[str] = set()
+        waiting: dict[str, list[Row]] = {}
+        while not requests.is_over:
+            request = next(requests, None)  # None in a pause, and at the end
+            if request is not None:
+                rows = waiting.setdefault(canonical_json(as_json(_settings(request))), [])
+                rows.append(row_of(request))
+                if self.backend == "causal" and not rows[-1].cut:
+                    # a stream adds to `measure` with the request that measures the prompt
+                    rows[-1].measures = request.prompt in measure - measured
+                    measured |= measure & {request.prompt}
+                due = [rows] if len(rows) >= self._batch_size else []
+            else:
+                if requests.ended:
+                    for rows in waiting.values():
+                        rows[:] = [row for row in rows if row.started]
+                due = [rows for rows in waiting.values() if rows]
+                if not due:
+                    return
+            for rows in due:
+                yield from self._sampled(rows, started, requests)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what the distribution depends on, without loading weights."""
@@ -155,26 +128,25 @@ class HFSampling(LazyWeights):
 
     # -- rows ------------------------------------------------------------------------------
 
-    def _row_maker(self) -> Callable[[TrialRequest], tuple[Row, Settings]]:
-        """Return a function from requests to rows with settings; equal ones are one object."""
+    def _row_maker(self) -> Callable[[TrialRequest], Row]:
+        """Return a function from requests to rows, which tokenizes every prompt once."""
         prompts: dict[str, tuple[list[int], bool]] = {}
-        kinds: dict[str, tuple[Settings, StopFinder]] = {}
+        finders: dict[tuple[str, ...], StopFinder] = {}
 
-        def row_of(request: TrialRequest) -> tuple[Row, Settings]:
-            kind = canonical_json(as_json(request.kwargs))
-            if kind not in kinds:
-                kinds[kind] = Settings.of(request.kwargs), self.stop_finder(request.kwargs)
-            settings, finder = kinds[kind]
-            room = int(self.max_length)
-            if self.backend != "seq2seq":
-                room -= settings.max_new_tokens
-            if room < 1:
+        def decode(ids: Sequence[int]) -> str:
+            return str(self.tok_decode(ids, skip_special_tokens=False))
+
+        def row_of(request: TrialRequest) -> Row:
+            length, stops = request.kwargs["max_gen_toks"], self.stops_sent(request.kwargs)
+            room = int(self.max_length) - (0 if self.backend == "seq2seq" else length)
+            if length < 1 or room < 1:
                 sentence = (
-                    f"`max_gen_toks` must leave room for the prompt in the model's max_length of "
-                    f"{self.max_length} tokens; got {settings.max_new_tokens}"
+                    f"`max_gen_toks` must be at least 1 and leave room for the prompt in the "
+                    f"model's max_length of {self.max_length} tokens; got {length}"
                 )
-                raise ModelConfigError(sentence, "range", "max_gen_toks", settings.max_new_tokens)
+                raise ModelConfigError(sentence, "range", "max_gen_toks", length)
             if request.prompt not in prompts:
+                checked_warpers(_settings(request))
                 prompts[request.prompt] = self.prompt_tokens(request.prompt)
             tokens, cut = prompts[request.prompt]
             if len(tokens) > room:
@@ -186,54 +158,10 @@ class HFSampling(LazyWeights):
                     "answers may mean nothing (signal prompt_truncated)",
                     len(tokens),
                 )
-            return Row(request, tokens, cut, settings.max_new_tokens, self._ends, finder), settings
+            finder = finders.setdefault(tuple(stops), StopFinder(stops, decode))
+            return Row(request, tokens, cut, length, self._ends, finder)
 
         return row_of
-
-    # -- prompts and texts -------------------------------------------------------------------
-
-    @property
-    def _think(self) -> str | int | None:
-        return None if self.think_end_token == "" else self.think_end_token
-
-    def _until(self, kwargs: Mapping[str, Any]) -> list[str]:
-        """Return the stop strings with the text of the end token, as the harness does."""
-        from lm_eval.models.utils import handle_stop_sequences
-
-        end, until = self.eot_token_id, kwargs.get("until")
-        eos = None if end is None else self.tok_decode(end, skip_special_tokens=False)
-        return list(
-            handle_stop_sequences([until] if isinstance(until, str) else [*(until or [])], eos)
-        )
-
-    def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
-        """Return the response that the harness's own backend would return for a raw text."""
-        from lm_eval.models.utils import postprocess_generated_text
-
-        think = self._think
-        if isinstance(think, int):
-            raw = raw[int(signals.get("answer_at") or 0) :].lstrip()
-        think = think if isinstance(think, str) else None
-        return str(postprocess_generated_text(raw, self._until(kwargs), think))
-
-    def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
-        """Return the strings that end a trial: of a thinking model, only the sequence's end.
-
-        A task's stop strings occur inside a think block as well, so the harness applies them
-        afterwards, to the text after the block.
-        """
-        return self._until({}) if self._think is not None else self._until(kwargs)
-
-    def stop_finder(self, kwargs: Mapping[str, Any]) -> StopFinder:
-        """Return the finder of a request's stop strings."""
-        stops = self.stops_sent(kwargs)
-        # Without stops of the task only the end's text is searched for, which is rare.
-        often = len(stops) > len(self._until({}))
-        return StopFinder(
-            stops,
-            lambda ids: str(self.tok_decode(ids, skip_special_tokens=False)),
-            4 if often else 32,
-        )
 
     def prompt_tokens(self, prompt: str) -> tuple[list[int], bool]:
         """Return a prompt's tokens, encoded on its own, and whether it is truncated."""
@@ -250,151 +178,215 @@ class HFSampling(LazyWeights):
             raise ModelConfigError(sentence, "empty", "prompt", prompt)
         return tokens, cut
 
+    # -- texts -----------------------------------------------------------------------------
+
+    @property
+    def think_end(self) -> str:
+        """The text that ends a think block; empty if the model has none."""
+        end = self.think_end_token
+        if isinstance(end, int):
+            return str(self.tok_decode([end], skip_special_tokens=False))
+        return end or ""
+
+    def _until(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return the stop strings with the text of the end token, as the harness does."""
+        from lm_eval.models.utils import handle_stop_sequences
+
+        end, until = self.eot_token_id, kwargs.get("until")
+        eos = None if end is None else self.tok_decode(end, skip_special_tokens=False)
+        return list(
+            handle_stop_sequences([until] if isinstance(until, str) else [*(until or [])], eos)
+        )
+
+    def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
+        """Return the response that the harness's own backend would return for a raw text."""
+        from lm_eval.models.utils import postprocess_generated_text
+
+        # stored by earlier releases, whose texts may lack the token that closes a think block
+        raw = raw[int(signals.get("answer_at") or 0) :]
+        return str(postprocess_generated_text(raw, self._until(kwargs), self.think_end))
+
+    def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return the strings that end a trial: of a thinking model, only the sequence's end.
+
+        A task's stop strings occur inside a think block as well, so the harness applies them
+        afterwards, to the text after the block.
+        """
+        return self._until({} if self.think_end else kwargs)
+
     # -- running ---------------------------------------------------------------------------
 
-    def _token_loop(self) -> TokenLoop | None:
-        if self._loop is None and not self._why_no_loop:
-            pad = self.tokenizer.pad_token_id
+    def _sampled(
+        self, rows: list[Row], started: float, stream: RequestStream
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
+        """Yield trials of a batch as they end; rows that have not ended go on in the next one."""
+        import torch
+
+        batch = rows[: self._batch_size]
+        try:
+            for row in batch:
+                if row.measures:
+                    row.prompt_bpt, row.measures = bits_per_token(self._logprobs(row.prompt)), False
+            for row, running in self._in_thread(batch, stream):
+                yield row.request, read_trial(row, self, started, running)
+        except torch.cuda.OutOfMemoryError as error:
+            self._halve(len(batch), error)
+        rows[:] = [row for row in rows if row.finish_reason is None]
+
+    def _in_thread(self, rows: Sequence[Row], stream: RequestStream) -> Iterator[tuple[Row, int]]:
+        """Yield each row as it ends, with the number of rows that had not; a thread generates."""
+        ended: queue.SimpleQueue[tuple[Row, int] | BaseException | None] = queue.SimpleQueue()
+        closed = threading.Event()
+
+        def run() -> None:
             try:
-                self._loop = TokenLoop(
-                    self.model, self.device, 0 if pad is None else pad, self.mixed_precision_dtype
+                self._generate(rows, ended.put, lambda: closed.is_set() or stream.is_over)
+                ended.put(None)
+            except BaseException as error:
+                ended.put(error)
+
+        thread = threading.Thread(target=run, name="hf-generate", daemon=True)
+        thread.start()
+        try:
+            while (item := ended.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            closed.set()
+            thread.join()
+
+    def _generate(
+        self,
+        rows: Sequence[Row],
+        ended: Callable[[tuple[Row, int]], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Generate a batch with transformers, and call `ended` for each row as it ends.
+
+        When half of the rows have ended it returns, for a batch of the others with new ones: they
+        go on from their tokens, which costs one forward pass.
+        """
+        import torch
+        from transformers import LogitsProcessorList, StoppingCriteriaList
+
+        settings = _settings(rows[0].request)
+        others = {k: v for k, v in settings.items() if k not in APPLIED and not is_neutral(k, v)}
+        seeds, sizes = [row.request.seed for row in rows], [len(row.tokens) for row in rows]
+        choice = SeededChoice(checked_warpers(settings), seeds, sizes)
+        # further settings may count tokens, and a decoder begins with its own
+        least = len(rows) // 2 if self.backend == "causal" and not others else 0
+
+        over = False
+
+        def stops(input_ids: Any, scores: Any, **_: Any) -> Any:
+            nonlocal over
+            running = [] if over else [row for row in rows if row.finish_reason is None]
+            drawn = zip(rows, input_ids[:, -1].tolist(), choice.logprobs.tolist(), strict=True)
+            for row, token, logprob in drawn:
+                if row in running and row.take(token, logprob):
+                    if others and self.backend == "causal":
+                        row.logprobs = self._logprobs(row.prompt + row.tokens)[-len(row.tokens) :]
+                    ended((row, len(running)))
+            done = [row.finish_reason is not None for row in rows]
+            # on a GPU `generate` may take another step, whose tokens are none
+            over = over or done.count(False) <= least or is_over()
+            return torch.tensor([over or of_row for of_row in done], device=input_ids.device)
+
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # of this thread
+        for row in rows:
+            row.started = row.started or time.perf_counter()
+        prompts = [row.prompt + row.tokens for row in rows]
+        pad, on_right = self.tokenizer.pad_token_id or 0, self.backend == "seq2seq"
+        ids = _padded(prompts, pad, on_right)
+        mask = _padded([[1] * len(prompt) for prompt in prompts], 0, on_right)
+        # a model may load settings of its own, which `generate` would apply
+        self.model.generation_config = neutral_config(self._generation_config)
+        with torch.autocast(
+            device_type=self.device.type,
+            dtype=self.mixed_precision_dtype,
+            enabled=self.mixed_precision_dtype is not None,
+        ):
+            try:
+                self.model.generate(
+                    input_ids=torch.tensor(ids, device=self.device),
+                    attention_mask=torch.tensor(mask, device=self.device),
+                    logits_processor=LogitsProcessorList([choice]),
+                    stopping_criteria=StoppingCriteriaList([stops]),
+                    max_new_tokens=max(row.limit - len(row.tokens) for row in rows),
+                    eos_token_id=list(self._ends),
+                    pad_token_id=pad,
+                    do_sample=False,
+                    use_cache=True,
+                    **others,
                 )
-            except NotLoopableError as error:
-                self._why_no_loop = str(error)
-        return self._loop
+            except (TypeError, ValueError) as error:
+                if isinstance(error, LmEvalBayesError) or not others:
+                    raise
+                raise _refused(others, error) from error
 
-    def _generate_fallback(self, row: Row, settings: Settings) -> float | None:
-        """Generate one trial; return its prompt's bits."""
-        reason = self._why_no_loop or f"of {', '.join(sorted(settings.others))}"
-        not_recorded = ", ".join(self.cannot_record) or "nothing"
-        self.warn_once(
-            "fallback",
-            "trials are drawn one at a time by transformers' own generate, because %s; this is "
-            "slow, and not recorded: %s",
-            *(reason, not_recorded),
-        )
-        stops = self.stops_sent(row.request.kwargs)
-        return bits_per_token(generate_fallback(self, row, settings.max_new_tokens, stops))
+    def _logprobs(self, tokens: Sequence[int]) -> list[float]:
+        """Return the natural logarithms of the probabilities of all tokens after the first."""
+        import torch
 
-    def _batch_size(self, waiting: int) -> int:
-        if not self._batch:
-            if self.batch_size != "auto":
-                self._batch = max(1, int(self.batch_size))
-            elif waiting == 1:
-                return 1
-            else:
-                log.info("batch_size=auto: detecting the batch size")
-                self._gathers = False
-                try:
-                    self._batch = max(1, int(self._detect_batch_size()))
-                finally:
-                    self._gathers = True
-                log.info("batch_size=auto: %d", self._batch)
-        return self._batch
+        if len(tokens) < 2:
+            return []
+        ids = torch.tensor([list(tokens)], device=self.device)
+        logits, logprobs = self._model_call(ids[:, :-1])[0], []
+        for part, targets in zip(logits.split(_CHUNK), ids[0, 1:].split(_CHUNK), strict=True):
+            of_part = part.float().log_softmax(-1).gather(-1, targets[:, None].to(part.device))
+            logprobs += of_part[:, 0].tolist()
+        return logprobs
 
-    def all_gather(self, tensor: Any) -> Any:
-        """Gather over the ranks, except for the batch size: another rank may be idle."""
-        return super().all_gather(tensor) if self._gathers else tensor  # type: ignore[misc]
-
-    def _shrink(self, rows: int, error: BaseException) -> None:
-        """Halve a batch that did not fit into memory; for a single row that is an error."""
+    def _halve(self, rows: int, error: BaseException) -> None:
+        """Halve the batches after one that did not fit into memory."""
         if rows < 2:
             sentence = (
                 "the memory is too small for one trial; fewer max_gen_toks, a shorter prompt "
                 "or a smaller dtype would help"
             )
             raise ModelConfigError(sentence, "failed", "batch_size", rows) from error
-        self._batch = rows // 2
+        self._batch_size = rows // 2
         log.warning(
-            "a batch of %d trials did not fit into memory; %d continue in batches of %d, with the "
-            "same seeds",
-            *(rows, rows, self._batch),
+            "a batch of %d trials did not fit into memory; they continue in batches of %d, with "
+            "the same seeds",
+            *(rows, self._batch_size),
         )
 
 
-class Queue:
-    """Trials by trial number, with one set of settings per batch.
+def _settings(request: TrialRequest) -> dict[str, Any]:
+    """Return the settings that the trials of a batch share."""
+    return {k: v for k, v in request.kwargs.items() if k not in ("until", "max_gen_toks")}
 
-    Of one trial number the longest prompts come first: a batch then has little padding, and a
-    lack of memory is noticed at once. The trials of a number are taken from the rows when those
-    of earlier numbers no longer fill a batch.
 
-    Parameters
-    ----------
-    rows : iterable of (Row, Settings)
-        The trials in the order of the requests; those whose settings are one object may share a
-        batch.
-    total : int
-        The number of rows, unless they end early.
-    measure : set of str
-        The prompts to measure.
+def _padded(rows: Sequence[list[int]], pad: int, on_right: bool) -> list[list[int]]:
+    width = max(map(len, rows))
+    gaps = [[pad] * (width - len(row)) for row in rows]
+    return [row + gap if on_right else gap + row for row, gap in zip(rows, gaps, strict=True)]
 
-    Attributes
-    ----------
-    bits : dict
-        The index of the first trial of each of these prompts, with None for its bits; none for
-        cut prompts.
+
+def checked_warpers(settings: Mapping[str, Any]) -> list[Any] | None:
+    """Return transformers' warpers of generation settings.
+
+    Raises
+    ------
+    TaskConfigError
+        If transformers refuses one, or if they ask for beams or for several sequences.
     """
-
-    def __init__(
-        self, rows: Iterable[tuple[Row, Settings]], total: int, measure: Set[str] = frozenset()
-    ) -> None:
-        self._rows = iter(rows)
-        self._next = next(self._rows, None)
-        self._left, self._round = total, 0
-        self._measure = set(measure)
-        self.bits: dict[int, float | None] = {}
-        self._waiting: dict[int, tuple[Settings, deque[Row]]] = {}
-        self._due: deque[Row] = deque()
-
-    def __len__(self) -> int:
-        """Return the number of trials that were not taken, unless the rows end early."""
-        return self._left
-
-    def add_round(self) -> bool:
-        """Add the trials of the next number; return whether there are any."""
-        if self._next is None:
-            return False
-        self._round += 1
-        trial = self._next[0].request.trial
-        added: dict[int, list[Row]] = {key: [] for key in self._waiting}
-        while self._next is not None and self._next[0].request.trial == trial:
-            row, settings = self._next
-            row.round = self._round
-            self._waiting.setdefault(id(settings), (settings, deque()))
-            added.setdefault(id(settings), []).append(row)
-            self._next = next(self._rows, None)
-        for key, rows in added.items():
-            self._waiting[key][1].extend(sorted(rows, key=_longest_first))
-        for row in sorted(chain.from_iterable(added.values()), key=_longest_first):
-            if row.request.prompt in self._measure and not row.cut:
-                self._measure.remove(row.request.prompt)
-                self.bits[row.request.index] = None
-        return True
-
-    def next_settings(self) -> Settings | None:
-        """Select the settings whose trials are due, and return them; None if there is no trial."""
-        waiting = [(settings, rows) for settings, rows in self._waiting.values() if rows]
-        if not waiting:
-            return self.next_settings() if self.add_round() else None
-        settings, self._due = min(waiting, key=lambda entry: entry[1][0].round)
-        return settings
-
-    def take(self, count: int) -> list[Row]:
-        """Take at most `count` trials of the settings that `next_settings` selected."""
-        while len(self._due) < count and self.add_round():
-            pass
-        taken = [self._due.popleft() for _ in range(min(count, len(self._due)))]
-        self._left -= len(taken)
-        return taken
-
-    def put_back(self, rows: Sequence[Row]) -> None:
-        """Return trials that were taken and have not ended to their positions."""
-        self._left += len(rows)
-        for row in reversed(rows):
-            row.start_over()
-            self._due.appendleft(row)
+    for name in ("num_beams", "num_return_sequences"):
+        if settings.get(name) not in (None, 1):
+            sentence = (
+                f"`{name}` must be left out, since each trial is a sequence that is sampled; got "
+                f"{settings[name]!r}"
+            )
+            raise TaskConfigError(sentence, "conflict", name, settings[name])
+    try:
+        return warpers(settings)
+    except (TypeError, ValueError) as error:
+        raise _refused(settings, error) from error
 
 
-def _longest_first(row: Row) -> int:
-    return -len(row.prompt)
+def _refused(settings: Mapping[str, Any], error: Exception) -> TaskConfigError:
+    sentence = f"transformers refuses the generation settings {dict(settings)}: {error}"
+    return TaskConfigError(sentence, "unsupported", "generation_kwargs", dict(settings))

@@ -32,9 +32,6 @@ _TOKEN = Path("~/.ray/auth_token").expanduser()
 #: The memory of a local cluster for objects; trials are much smaller.
 _OBJECT_STORE_BYTES = 128 * 2**20
 
-#: How often a cluster is started: Ray gives a node 30 seconds, too few on a busy computer.
-_ATTEMPTS = 3
-
 #: More than the calls of a worker that run at the same time.
 _THREADS = 8
 
@@ -135,22 +132,17 @@ class RayCluster:
                         "starts one of its own)"
                     )
                     raise ModelConfigError(sentence, "failed", "RAY_ADDRESS", address) from error
-        for left in reversed(range(_ATTEMPTS)):
-            try:
-                self._ray.init(
-                    address="local",
-                    num_cpus=max(workers, os.cpu_count() or 1),
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE_BYTES,
-                    **quiet,
-                )
-                break
-            except Exception as error:  # Ray has no class of its own for it
-                problem = f"Ray cannot be started on this computer: {' '.join(str(error).split())}"
-                if not left:
-                    raise WorkerFailedError(problem) from error
-                log.warning("%s; trying again", problem)
-                self._ray.shutdown()
+        try:
+            self._ray.init(
+                address="local",
+                num_cpus=max(workers, os.cpu_count() or 1),
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                **quiet,
+            )
+        except Exception as error:  # Ray has no class of its own for it
+            reason = " ".join(str(error).split())
+            raise WorkerFailedError(f"Ray cannot be started on this computer: {reason}") from error
         self.started = True
         log.info("started Ray on this computer")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lm_eval_bayes import errors
 from lm_eval_bayes.errors import LmEvalBayesError, Rule
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.interface import TrialRequest
-from lm_eval_bayes.store.trial import Trial, TrialKey
+from lm_eval_bayes.store.trial import Trial
 
 #: The most characters of an exception's message that are shown.
 _LONGEST = 400
@@ -42,50 +42,16 @@ class WorkerSetup:
     folder: str
 
 
-@dataclass(frozen=True)
-class Question:
-    """What the trials of a question share.
-
-    Attributes
-    ----------
-    context, prompt, kwargs, key
-        See :class:`~lm_eval_bayes.harness.models.interface.TrialRequest`.
-    task : str
-        The task's name.
-    doc_id : int
-        The question's position in its task.
-    doc : object
-        The question as the task has it.
-    """
-
-    context: Any
-    prompt: str
-    kwargs: Mapping[str, Any]
-    key: TrialKey
-    task: str
-    doc_id: int
-    doc: Any
-
-    @classmethod
-    def of(cls, request: TrialRequest) -> Question:
-        """Return the question of a request."""
-        instance = request.instance
-        return cls(
-            request.context,
-            request.prompt,
-            dict(request.kwargs),
-            request.key,
-            str(getattr(instance, "task_name", "")),
-            int(getattr(instance, "doc_id", 0) or 0),
-            getattr(instance, "doc", None),
-        )
-
-    def request(self) -> TrialRequest:
-        """Return a request for its trial 0, to be replaced by those of its trials."""
-        instance = new_instance(
-            self.doc, (self.context, self.kwargs), task=self.task, doc_id=self.doc_id
-        )
-        return TrialRequest(0, self.context, instance, self.prompt, 0, 0, self.kwargs, self.key)
+def question_of(request: TrialRequest) -> TrialRequest:
+    """Return what the trials of a request's question share, without the task's own objects."""
+    instance = request.instance
+    plain = new_instance(
+        getattr(instance, "doc", None),
+        (request.context, request.kwargs),
+        task=str(getattr(instance, "task_name", "")),
+        doc_id=int(getattr(instance, "doc_id", 0) or 0),
+    )
+    return replace(request, instance=plain, kwargs=dict(request.kwargs))
 
 
 @dataclass(frozen=True)

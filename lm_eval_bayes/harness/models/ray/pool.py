@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -17,12 +17,12 @@ from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
 from lm_eval_bayes.harness.models.ray.cluster import RayCluster, WorkerDiedError
 from lm_eval_bayes.harness.models.ray.messages import (
     Failure,
-    Question,
     Taken,
     WorkerDescription,
     WorkerFailedError,
     WorkerRequest,
     WorkerSetup,
+    question_of,
 )
 from lm_eval_bayes.harness.models.ray.resources import WorkerResources
 from lm_eval_bayes.harness.models.ray.schedule import ExpectedLengths, Schedule, ScheduledRequest
@@ -40,15 +40,8 @@ _TICK_S, _NODES_S = 0.1, 5.0
 #: Seconds after which a run that has no worker yet says what it waits for.
 _SAY_AFTER_S = 30.0
 
-#: A worker answers at least every 30 seconds. Seconds after which one that does not is named, and
-#: after which it counts as dead.
-_SILENT_S, _HANGS_S = 120.0, 600.0
-
-#: The most seconds between two looks that count: this process may have been stopped as well.
-_LONGEST_LOOK_S = 1.0
-
-#: Seconds that engines have to end by themselves.
-_CLOSE_S = 10.0
+#: A worker answers at least every 30 seconds. Seconds after which one that does not counts as dead.
+_HANGS_S = 600.0
 
 Sampled: TypeAlias = tuple[TrialRequest, Trial]
 
@@ -166,23 +159,11 @@ class Pool:
             )
             raise ModelConfigError(sentence, "mismatch", names[0], theirs.get(names[0]))
 
-    def close(self, at_once: bool = False) -> None:
-        """End all workers; engines may end by themselves first, unless `at_once`."""
-        seats, self.seats = self.seats, []
-        if not at_once:
-            calls = []
-            for seat in seats:
-                if seat.description is not None:
-                    calls.append(self.cluster.call(seat.worker, "close"))
-            deadline = time.monotonic() + _CLOSE_S
-            while calls and time.monotonic() < deadline:
-                ended = self.cluster.wait(calls, deadline - time.monotonic())
-                for call in ended:
-                    with suppress(WorkerDiedError):
-                        self.cluster.result(call)
-                calls = [call for call in calls if call not in ended]
-        for seat in seats:
+    def close(self) -> None:
+        """End all workers; the kernel ends their engines with them."""
+        for seat in self.seats:
             self.cluster.kill(seat.worker)
+        self.seats = []
         self.cluster.close()
 
 
@@ -195,7 +176,7 @@ class Session:
     ----------
     pool : Pool
         The workers.
-    requests : sequence of TrialRequest, or RequestStream
+    requests : RequestStream
         The requests.
     measure : frozenset of str
         Prompts that are measured with the first trial of each.
@@ -206,25 +187,19 @@ class Session:
     def __init__(
         self,
         pool: Pool,
-        requests: Sequence[TrialRequest] | RequestStream,
+        requests: RequestStream,
         measure: frozenset[str],
         lengths: ExpectedLengths,
     ) -> None:
         self._pool, self._cluster = pool, pool.cluster
         self._requests = requests
         self._number = pool.next_session()
-        streamed = isinstance(requests, RequestStream)
-        self._schedule = Schedule(requests, len(requests), lengths, by_trial=streamed)
+        self._schedule = Schedule(requests, len(requests), lengths)
         self._to_measure = set(measure)
         self._measuring: set[int] = set()
-        asked = requests.questions if isinstance(requests, RequestStream) else requests
-        self._positions: dict[object, int] = {}
-        questions: list[Question] = []
-        for request in asked:
-            if _question_id(request) not in self._positions:
-                self._positions[_question_id(request)] = len(questions)
-                questions.append(Question.of(request))
-        self._questions = self._cluster.shared(questions)
+        questions = {_question_id(r): question_of(r) for r in reversed(requests.questions)}
+        self._positions = {id: position for position, id in enumerate(questions)}
+        self._questions = self._cluster.shared(list(questions.values()))
         self._out: queue.SimpleQueue[Sampled | BaseException | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ray-session", daemon=True)
@@ -268,11 +243,9 @@ class Session:
     def _is_over(self) -> bool:
         if self._closed.is_set():
             return True
-        if isinstance(self._requests, RequestStream):
-            if self._requests.ended:
-                self._schedule.end()
-            return self._requests.is_over
-        return False
+        if self._requests.ended:
+            self._schedule.end()
+        return self._requests.is_over
 
     def _give(self) -> None:
         ready = [seat for seat in self._pool.seats if seat.ready]
@@ -315,25 +288,23 @@ class Session:
                 answer = self._cluster.result(call)
             except WorkerDiedError as error:
                 self._died(seat, str(error))
-            else:
-                self._handlers[method](self, seat, answer)
+                continue
+            if method == "describe":
+                self._described(seat, answer)
+            elif method == "begin":
+                self._begun(seat)
+            elif method == "take":
+                self._taken(seat, answer)
         self._say_what_is_waited_for()
         self._find_hanging()
 
     def _find_hanging(self) -> None:
-        """Name workers that do not answer, and after longer replace them."""
+        """Replace workers that do not answer."""
         now = time.monotonic()
-        elapsed, self._listened = min(now - self._listened, _LONGEST_LOOK_S), now
+        # at most a second for each look, since this process may have been stopped as well
+        elapsed, self._listened = min(now - self._listened, 1.0), now
         for seat in self._pool.seats:
-            if "take" not in seat.calls.values():
-                continue
-            before = seat.silent_s
-            seat.silent_s += elapsed
-            if before < _SILENT_S <= seat.silent_s:
-                log.warning(
-                    "%s has not answered for %s; after %s another one is started in its place",
-                    *(seat.name, format_duration(_SILENT_S), format_duration(_HANGS_S)),
-                )
+            seat.silent_s += elapsed if "take" in seat.calls.values() else 0.0
             if seat.silent_s >= _HANGS_S:
                 self._died(seat, f"no answer for {format_duration(_HANGS_S)}")
 
@@ -364,14 +335,11 @@ class Session:
         seat.ready = False
         self._call(seat, "begin", self._number, self._questions)
 
-    def _begun(self, seat: Seat, answer: None) -> None:
+    def _begun(self, seat: Seat) -> None:
         assert seat.description is not None
         seat.ready, seat.silent_s = True, 0.0
         self._schedule.join(seat.number, seat.description.slots)
         self._call(seat, "take", self._number)
-
-    def _given(self, seat: Seat, answer: None) -> None:
-        """Nothing is to be done once a worker has requests."""
 
     def _taken(self, seat: Seat, answer: Taken) -> None:
         seat.silent_s = 0.0
@@ -405,13 +373,6 @@ class Session:
             *(seat.name, cause, plural(returned, "request goes back", "requests go back")),
         )
         self._pool.start(seat)
-
-    _handlers: Mapping[str, Callable[[Session, Seat, Any], None]] = {
-        "describe": _described,
-        "begin": _begun,
-        "give": _given,
-        "take": _taken,
-    }
 
     def _call(self, seat: Seat, method: str, *arguments: Any) -> None:
         seat.calls[self._cluster.call(seat.worker, method, *arguments)] = method

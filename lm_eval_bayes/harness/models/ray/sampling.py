@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -85,13 +83,13 @@ class RaySampling(SamplingMixin):
             raise ModelConfigError(sentence, "choice", "backend", backend)
 
     def sample(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
+        self, requests: RequestStream, measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as a worker returns it.
 
         Parameters
         ----------
-        requests : sequence of TrialRequest, or RequestStream
+        requests : RequestStream
             Given to the workers in this order, at the end those expected to be the longest first.
         measure : frozenset of str
             Prompts that are measured with the first trial of each.
@@ -109,19 +107,15 @@ class RaySampling(SamplingMixin):
             return
         if self._pool is None:
             self._pool = self._new_pool()
-            atexit.register(_close_at_exit, weakref.ref(self._pool))
         session = Session(self._pool, requests, measure, self._lengths)
-        interrupted = True
         try:
             yield from session.trials()
-            interrupted = False
         except GeneratorExit:
-            interrupted = False
             raise
-        finally:
-            if interrupted:
-                self._pool.close(at_once=True)
-                self._pool = None
+        except BaseException:
+            self._pool.close()
+            self._pool = None
+            raise
 
     def _new_pool(self) -> Pool:
         cluster = RayCluster(self._workers)
@@ -153,9 +147,3 @@ class RaySampling(SamplingMixin):
         raise ModelConfigError(sentence, "unsupported", "output_type", task)
 
     loglikelihood_rolling = loglikelihood
-
-
-def _close_at_exit(reference: weakref.ref[Pool]) -> None:
-    pool = reference()
-    if pool is not None:
-        pool.close()

@@ -100,9 +100,6 @@ class Schedule:
         Their number; there may be fewer.
     lengths : ExpectedLengths
         Expected lengths, to which finished trials are added.
-    by_trial : bool
-        Whether a lower trial number always comes before a longer trial: for callers that look at
-        the first trials of every question while others are sampled.
     """
 
     def __init__(
@@ -110,14 +107,13 @@ class Schedule:
         requests: Iterable[TrialRequest],
         total: int,
         lengths: ExpectedLengths,
-        by_trial: bool = False,
     ) -> None:
         self._source: Iterator[TrialRequest] = iter(requests)
         self._unread = total
         self._lengths = lengths
         self._given = 0
         self._queue: deque[ScheduledRequest] = deque()
-        self._by_trial, self._ended, self._sorted = by_trial, False, False
+        self._ended, self._sorted = False, False
         self._finished = self._finished_at_sort = 0
         self._slots: dict[int, int] = {}
         self._running: dict[int, dict[int, ScheduledRequest]] = {}
@@ -247,8 +243,7 @@ class Schedule:
 
     def _order(self, scheduled: ScheduledRequest) -> tuple[int, float, int]:
         request = scheduled.request
-        trial = request.trial if self._by_trial else 0
-        return trial, -self._lengths.of(request.key), scheduled.number
+        return request.trial, -self._lengths.of(request.key), scheduled.number
 
 
 def _named(request: TrialRequest) -> str:

@@ -22,7 +22,6 @@ from lm_eval_bayes.harness.models.backends import canonical_name, sampling_mixin
 from lm_eval_bayes.harness.models.interface import RequestStream, SamplingMixin, TrialRequest
 from lm_eval_bayes.harness.models.ray.messages import (
     Failure,
-    Question,
     Taken,
     WorkerDescription,
     WorkerRequest,
@@ -71,7 +70,7 @@ class TrialWorker:
         """Return what the worker is, or why it is none."""
         return self._answer
 
-    def begin(self, session: int, questions: Sequence[Question]) -> None:
+    def begin(self, session: int, questions: Sequence[TrialRequest]) -> None:
         """Begin a session, once the one before has ended."""
         if self._session is not None:
             self._session.cancel()
@@ -99,13 +98,6 @@ class TrialWorker:
         current = self._session
         if current is not None and current.number == session:
             current.cancel()
-
-    def close(self) -> None:
-        """End the session and the engine."""
-        if self._session is not None:
-            self._session.cancel()
-        if self._model is not None:
-            self._model.unload()
 
     def _sample(self, session: Session) -> None:
         try:
@@ -143,9 +135,9 @@ class Session:
     Methods may be called from any thread.
     """
 
-    def __init__(self, number: int, questions: Sequence[Question]) -> None:
+    def __init__(self, number: int, questions: Sequence[TrialRequest]) -> None:
         self.number = number
-        self.questions = [question.request() for question in questions]
+        self.questions = questions
         self._changed = threading.Condition()
         self._requests: deque[WorkerRequest] = deque()
         self._finished: list[tuple[int, Trial]] = []
@@ -199,16 +191,9 @@ class Session:
 
     def sampled_by(self, model: Any) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield trials of waiting requests: as a stream, or of as many as there are slots."""
-        if model.streams and model.takes_pauses:
-            self.measured.clear()
-            sampled = model.sample(WaitingRequests(self), self.measured)
-        else:
-            requests = self.next_requests(max(1, int(model.slots)))
-            measure = frozenset(self.measured & {request.prompt for request in requests})
-            self.measured -= measure
-            stream = SessionRequests(self, requests, requests)
-            sampled = model.sample(stream if model.streams else requests, measure)
-        with closing(sampled):
+        self.measured.clear()
+        requests = WaitingRequests(self) if model.streams else self.next_requests(model.slots)
+        with closing(model.sample(requests, self.measured)) as sampled:
             yield from sampled
 
     def add(self, number: int, trial: Trial) -> None:
@@ -224,26 +209,17 @@ class Session:
             self._changed.notify_all()
 
 
-class SessionRequests(RequestStream):
-    """Requests of a session, whose end cancels those that are running."""
+class WaitingRequests(RequestStream):
+    """The waiting requests of a session, with None where none waits at present."""
 
-    def __init__(
-        self, session: Session, questions: Sequence[TrialRequest], requests: Sequence[TrialRequest]
-    ) -> None:
-        super().__init__(questions, len(requests), iter(requests))
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.questions, 0, iter(()))
         self._session = session
 
     @property
     def is_over(self) -> bool:
         """Whether running requests are to be cancelled."""
         return self._session.is_over
-
-
-class WaitingRequests(SessionRequests):
-    """The waiting requests of a session as a stream, with None where none waits at present."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session, session.questions, ())
 
     def __next__(self) -> TrialRequest:
         if self._session.is_over:

@@ -6,32 +6,20 @@ model's configuration, so that a run whose trials are all stored loads no weight
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
 import sys
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lm_eval_bayes._util.processes import Process, process
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, Rule, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest
-from lm_eval_bayes.harness.models.vllm.processes import (
-    ProcessFile,
-    bound_to_this_process,
-    descendants,
-    end,
-    end_leftovers,
-    shut_down_on_signals,
-    sockets_of,
-)
+from lm_eval_bayes.harness.models.vllm.processes import bound_to_this_process
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
@@ -86,17 +74,17 @@ class EngineOutput:
         The request.
     output : RequestOutput
         vLLM's output.
-    submitted, ended : float or None
+    submitted, ended : float
         When it was submitted and when its end was noticed, by the monotonic clock.
-    concurrency : int or None
+    concurrency : int
         Number of running requests at its end, this one included.
     """
 
     request: EngineRequest
     output: Any
-    submitted: float | None = None
-    ended: float | None = None
-    concurrency: int | None = None
+    submitted: float
+    ended: float
+    concurrency: int
 
 
 def sampling_params(
@@ -190,9 +178,10 @@ def run(
     EngineFailedError
         If the engine dies or aborts a request.
     """
+    from vllm.inputs.engine import tokens_input
+
     waiting = iter(requests)
     submitted: dict[str, tuple[EngineRequest, float]] = {}
-    as_prompt = _prompt_maker(engine)
     max_submitted = max_running + max(1, max_running // 8)
 
     def submit() -> None:
@@ -201,7 +190,7 @@ def run(
                 return
             name = f"trial-{next(_request_numbers)}"
             submitted[name] = request, time.monotonic()
-            prompt = as_prompt(list(request.tokens))
+            prompt = tokens_input(list(request.tokens))
             engine.add_request(name, prompt, request.params, lora_request=lora_request)
 
     try:
@@ -242,31 +231,18 @@ def _abort(engine: Any, names: list[str]) -> None:
         log.debug("requests could not be aborted", exc_info=True)
 
 
-def _prompt_maker(engine: Any) -> Callable[[list[int]], Any]:
-    """Return the function that makes a prompt of tokens."""
-    config = getattr(engine, "model_config", None)
-    if not getattr(config, "is_encoder_decoder", False):
-        from vllm.inputs.engine import tokens_input
-
-        return tokens_input
-    from vllm import TokensPrompt
-
-    return lambda tokens: TokensPrompt(prompt_token_ids=tokens)
-
-
 # -- building and shutting down ------------------------------------------------------------------
 
 
-class LazyEngine:
-    """An engine that is built at its first use and shut down with its processes.
+class LazyLLM:
+    """Stands in for vLLM's `LLM` in the harness's class and builds it at the first use.
 
     Parameters
     ----------
     build : callable
         Returns the engine, vLLM's `LLM`.
-    processes_file : Path or None
-        The name of the files that record the engine's processes, see
-        :class:`~lm_eval_bayes.harness.models.vllm.processes.ProcessFile`; None records nothing.
+    model_config : object
+        vLLM's configuration of the model, created without its weights.
 
     Attributes
     ----------
@@ -274,197 +250,72 @@ class LazyEngine:
         The engine, once it is built.
     """
 
-    def __init__(self, build: Callable[[], Any], processes_file: Path | None) -> None:
-        self._build = build
-        self._file_base = processes_file
-        self._file = None if processes_file is None else ProcessFile(processes_file)
-        self._earlier: set[Process] = set()
-        self._processes: list[Process] = []
-        self._owner = os.getpid()
-        self._building = self._shutting_down = False
+    def __init__(self, build: Callable[[], Any], model_config: Any) -> None:
+        self._build, self.model_config = build, model_config
         self.llm: Any = None
-        atexit.register(_shut_down_at_exit, weakref.ref(self))
 
     def built(self) -> Any:
         """Return the engine; build it first if there is none."""
         if self.llm is None:
-            with self.building():
+            with bound_to_this_process():
                 self.llm = self._build()
         return self.llm
 
-    @contextmanager
-    def building(self) -> Iterator[None]:
-        """Take the processes that start inside the block for the engine's."""
-        if self._file_base is not None:
-            end_leftovers(self._file_base)
-        self._earlier = set(descendants(os.getpid()))
-        own = [p for p in [process(os.getpid())] if p is not None]
-        earlier_sockets = sockets_of(own)
-        self._building = True
-        try:
-            with shut_down_on_signals(self.shut_down), bound_to_this_process():
-                yield
-        finally:
-            self._building = False
-        self._processes = self._started()
-        if self._file is not None:
-            sockets = sockets_of([*own, *self._processes]) - earlier_sockets
-            self._file.write(self._processes, sockets)
-
-    def processes(self) -> list[Process]:
-        """Return the engine's running processes: those that started while it was built."""
-        if self._building:
-            return self._started()
-        # Processes that this one has started since, such as graders, are not the engine's.
-        alive = [p for p in self._processes if p.alive]
-        return list({q: None for p in alive for q in (p, *descendants(p.pid))})
-
-    def _started(self) -> list[Process]:
-        return [p for p in descendants(self._owner) if p not in self._earlier]
-
-    def shut_down(self) -> None:
-        """Shut the engine down and end its processes; a second call meanwhile kills them."""
-        if self._owner != os.getpid() or (self.llm is None and not self._building):
-            return
-        processes = self.processes()
-        if self._shutting_down:
-            end(processes, patience_s=0.0)
-            return
-        self._shutting_down = True
-        try:
-            engine = getattr(self.llm, "llm_engine", None)
-            core_shut_down = getattr(getattr(engine, "engine_core", None), "shutdown", None)
-            if callable(core_shut_down):
-                core_shut_down()
-        except Exception:
-            log.debug("vLLM's own shutdown failed", exc_info=True)
-        finally:
-            left = end({*processes, *self.processes()})
-            self.llm, self._processes = None, left
-            if self._file is not None and not left:
-                self._file.remove()
-            self._shutting_down = False
-
-
-def _shut_down_at_exit(reference: weakref.ref[LazyEngine]) -> None:
-    engine = reference()
-    if engine is not None:
-        engine.shut_down()
-
-
-class _BuiltAtFirstUse:
-    """Stands in for an object: has some of its attributes, and builds it for any other."""
-
-    def __init__(self, build: Callable[[], Any], **attributes: Any) -> None:
-        vars(self).update(attributes, _build=build)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(vars(self)["_build"](), name)
-
-
-class LazyLLM(_BuiltAtFirstUse):
-    """Stands in for vLLM's `LLM` in the harness's class and builds it at the first use.
-
-    Parameters
-    ----------
-    lazy_engine : LazyEngine
-        Builds the engine.
-    model_config : object
-        vLLM's configuration of the model, created without its weights.
-    """
-
-    def __init__(self, lazy_engine: LazyEngine, model_config: Any) -> None:
-        super().__init__(lazy_engine.built)
-        self.lazy_engine = lazy_engine
-        self._placeholder = _BuiltAtFirstUse(
-            lambda: lazy_engine.built().llm_engine, model_config=model_config
-        )
-
     @property
     def llm_engine(self) -> Any:
-        """The engine if it is built, else a placeholder that has `model_config`."""
-        llm = self.lazy_engine.llm
-        return self._placeholder if llm is None else llm.llm_engine
+        """The engine if it is built, else this object, which has its `model_config`."""
+        return self if self.llm is None else self.llm.llm_engine
 
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Generate with vLLM, as the harness does for log-likelihoods."""
+        return self.built().generate(*args, **kwargs)
 
-def model_config_of(model_args: Mapping[str, Any]) -> Any:
-    """Return vLLM's configuration of a model, without its weights.
-
-    Parameters
-    ----------
-    model_args : mapping
-        The arguments that the harness passes to `LLM`.
-    """
-    from vllm.engine.arg_utils import EngineArgs
-
-    return EngineArgs(**model_args).create_model_config()
+    def shut_down(self) -> None:
+        """Shut the engine down, if it is built; the next use builds another one."""
+        llm, self.llm = self.llm, None
+        if llm is not None:
+            llm.llm_engine.engine_core.shutdown()
 
 
 @contextmanager
-def lazy_llm(model: Any, processes_file: Path | None, never: bool = False) -> Iterator[None]:
+def lazy_llm(model: Any) -> Iterator[None]:
     """Let the harness's `VLLM.__init__` create a `LazyLLM` inside the block.
 
-    The harness finds `LLM` by a name of its module, which is replaced inside the block. The
-    engine is built at once, with a line in the log, if there is no configuration without weights;
-    and with several ranks, whose processes start together.
+    The harness finds `LLM` by a name of its module, which is replaced inside the block. With
+    several ranks, whose processes start together, the engine is built at once.
 
     Parameters
     ----------
     model : object
         The instance whose `__init__` runs.
-    processes_file : Path or None
-        See `LazyEngine`.
-    never : bool
-        Whether no engine is to be built, because other processes have theirs.
 
     Raises
     ------
     ModelConfigError
-        If there is no such name, or if no engine is to be built and there is no configuration
-        without one.
+        If there is no such name, or vLLM cannot read the model's configuration.
     """
-    module = _module_with_llm(type(model))
-    with patches.applied(
-        patches.VLLM_ENGINE, lambda original: _lazy_creator(original, processes_file, never), module
-    ) as problem:
+    modules = [sys.modules[base.__module__] for base in type(model).__mro__]
+    module = next((m for m in modules if hasattr(m, "LLM")), ModuleType("no_engine"))
+    with patches.applied(patches.VLLM_ENGINE, _lazy_creator, module) as problem:
         if problem is not None:
             sentence = f"this release of lm_eval builds vLLM's engine in an unknown way: {problem}"
             raise ModelConfigError(sentence, "unsupported", "lm_eval", problem)
         yield
 
 
-def _lazy_creator(
-    original: Callable[..., Any], processes_file: Path | None, never: bool
-) -> Callable[..., Any]:
+def _lazy_creator(original: Callable[..., Any]) -> Callable[..., LazyLLM]:
     def create(**arguments: Any) -> LazyLLM:
-        build = _no_engine_here if never else lambda: original(**arguments)
-        lazy_engine = LazyEngine(build, processes_file)
+        from vllm.engine.arg_utils import EngineArgs
+
         try:
-            config = model_config_of(arguments)
-        except Exception as error:
-            if never:
-                raise ModelConfigError(
-                    f"vLLM cannot read the model's configuration on this computer: {error}",
-                    "unsupported",
-                    "pretrained",
-                    str(arguments.get("model")),
-                ) from error
-            log.info("vLLM's engine is built at once: no configuration without it (%s)", error)
-            config = lazy_engine.built().llm_engine.model_config
+            config = EngineArgs(**arguments).create_model_config()
+        except Exception as error:  # those of its validation are of many classes
+            sentence = f"vLLM cannot read the model's configuration: {error}"
+            model = str(arguments.get("model"))
+            raise ModelConfigError(sentence, "unsupported", "pretrained", model) from error
+        lazy = LazyLLM(lambda: original(**arguments), config)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            lazy_engine.built()
-        return LazyLLM(lazy_engine, config)
+            lazy.built()
+        return lazy
 
     return create
-
-
-def _no_engine_here() -> Any:
-    raise EngineFailedError("with executor=ray only the workers have engines")
-
-
-def _module_with_llm(kind: type) -> ModuleType:
-    """Return the module whose `LLM` creates the engine, an empty one if there is none."""
-    modules = [sys.modules[base.__module__] for base in kind.__mro__]
-    return next((m for m in modules if hasattr(m, "LLM")), ModuleType("no_engine"))

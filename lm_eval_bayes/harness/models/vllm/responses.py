@@ -62,22 +62,15 @@ def prompt_bits(logprobs: Any) -> float | None:
     return bits_per_token([logprobs.logprobs[start] for start in logprobs.start_indices[1:]])
 
 
-def times(finished: EngineOutput) -> tuple[float | None, float | None]:
+def times(finished: EngineOutput) -> tuple[float | None, float]:
     """Return how long a request waited and how long it ran, in seconds.
 
     vLLM records these times with its statistics, by the same monotonic clock. Without them the
     waiting time is None, and all the time since submission counts as running.
-
-    Parameters
-    ----------
-    finished : EngineOutput
-        Without times of its own, of a call that returns all outputs together, both are None.
     """
     metrics = getattr(finished.output, "metrics", None)
     start = float(getattr(metrics, "scheduled_ts", 0.0) or 0.0)
     stop = float(getattr(metrics, "last_token_ts", 0.0) or 0.0)
-    if finished.submitted is None or finished.ended is None:
-        return None, None
     if finished.submitted - 1.0 <= start <= stop <= finished.ended + 1.0:
         return max(0.0, start - finished.submitted), stop - start
     return None, finished.ended - finished.submitted

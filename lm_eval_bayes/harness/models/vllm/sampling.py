@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from lm_eval_bayes import __version__
@@ -21,23 +19,13 @@ from lm_eval_bayes.harness.models.interface import (
 )
 from lm_eval_bayes.harness.models.vllm.engine import (
     EngineFailedError,
-    EngineOutput,
     EngineRequest,
-    LazyLLM,
     lazy_llm,
-    model_config_of,
     run,
     sampling_params,
 )
-from lm_eval_bayes.harness.models.vllm.processes import shut_down_on_signals
 from lm_eval_bayes.harness.models.vllm.responses import read_trial
-from lm_eval_bayes.harness.models.weights import (
-    is_content,
-    joined,
-    settings_of,
-    tokenizer_of,
-    weights_of,
-)
+from lm_eval_bayes.harness.models.weights import files_identity
 from lm_eval_bayes.runs.model_arguments import identity
 from lm_eval_bayes.store.trial import Trial
 
@@ -61,21 +49,25 @@ class VLLMSampling(SamplingMixin):
 
     On a CPU `enable_chunked_prefill` defaults to False, because a seeded request whose prompt
     is computed in pieces kills vLLM's CPU engine.
-
-    With `data_parallel_size` above 1 the harness starts engines in every call, whose outputs
-    come together at its end: then all trials are sampled in one call, and nothing is stored
-    before it returns. `vllm serve` with a recording API backend does better.
     """
 
+    streams = True
     takes_seed = True
-    takes_pauses = True
-    #: The name of the files that record the engine's processes.
-    processes_file: Path | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         problem = VLLM.problem(version_of(VLLM.distribution))
         if problem is not None:
             raise ModelConfigError(problem, "unsupported", "vllm")
+        if int(kwargs.get("data_parallel_size") or 1) > 1:
+            # the harness starts such engines in every call, and returns when all of it is done
+            raise ModelConfigError(
+                "`data_parallel_size` must be left out, so that every trial is stored as it ends: "
+                "executor=ray,workers=8 has eight engines, and so has vllm serve with "
+                f"backend=local-completions; got {kwargs['data_parallel_size']!r}",
+                "conflict",
+                "data_parallel_size",
+                kwargs["data_parallel_size"],
+            )
         if _on_cpu() and "enable_chunked_prefill" not in kwargs:
             kwargs["enable_chunked_prefill"] = False
             log.debug(
@@ -85,9 +77,9 @@ class VLLMSampling(SamplingMixin):
         # vLLM keeps the times of a request only together with its other statistics.
         kwargs.setdefault("disable_log_stats", False)
         self._lora_path = kwargs.get("lora_local_path")
-        with lazy_llm(self, self.processes_file, self.samples_elsewhere):
+        with lazy_llm(self):
             super().__init__(*args, **kwargs)
-        self._one_call = int(getattr(self, "data_parallel_size", 1) or 1) > 1
+        self._model_config = self.model.model_config
         mode = getattr(self._model_config, "logprobs_mode", "raw_logprobs")
         if str(getattr(mode, "value", mode)) != "raw_logprobs":
             sentence = (
@@ -97,56 +89,30 @@ class VLLMSampling(SamplingMixin):
             raise ModelConfigError(sentence, "unsupported", "logprobs_mode", mode)
 
     @property
-    def cannot_record(self) -> tuple[str, ...]:
-        """Signals that are not recorded: the times of outputs that come together."""
-        return ("queued_s", "generated_s", "concurrency") if self._one_call else ()
-
-    @property
-    def streams(self) -> bool:  # type: ignore[override]
-        """Whether the engine takes requests one by one."""
-        return not self._one_call
-
-    @property
     def weights_loaded(self) -> bool:
         """Whether the engine is built."""
-        llm = getattr(self, "model", None)
-        return isinstance(llm, LazyLLM) and llm.lazy_engine.llm is not None
+        return self.model.llm is not None
 
     @property
     def slots(self) -> int:
         """How many requests the engine runs at once."""
-        engine = self.model.lazy_engine.built().llm_engine
-        return int(engine.vllm_config.scheduler_config.max_num_seqs)
+        return int(self.model.built().llm_engine.vllm_config.scheduler_config.max_num_seqs)
 
     def load(self) -> None:
         """Build the engine, if it is not built."""
-        self.model.lazy_engine.built()
-
-    def unload(self) -> None:
-        """Shut the engine down."""
-        self.model.lazy_engine.shut_down()
-
-    @property
-    def _model_config(self) -> Any:
-        if self._one_call:
-            return self._data_parallel_config
-        return self.model.llm_engine.model_config
-
-    @cached_property
-    def _data_parallel_config(self) -> Any:
-        return model_config_of(self.model_args)
+        self.model.built()
 
     # -- the interface of sampling mixins ----------------------------------------------------
 
     def sample(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: Set[str]
+        self, requests: RequestStream, measure: Set[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as soon as the engine has finished it.
 
         Parameters
         ----------
-        requests : sequence of TrialRequest, or RequestStream
-            Started in this order. A stream may give None where it has no request at present.
+        requests : RequestStream
+            Started in this order. It may give None where it has no request at present.
         measure : set of str
             Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
             truncated prompt.
@@ -159,30 +125,18 @@ class VLLMSampling(SamplingMixin):
             If the engine dies; the trials yielded before are valid.
         """
         engine_requests = self._engine_requests(requests, measure)
-        questions = requests.questions if isinstance(requests, RequestStream) else requests
-        if questions:
-            self.warn_not_applied(generation_config(self._model_config), questions[0].kwargs)
-        if self._one_call:
-            for output in self._in_one_call([r for r in engine_requests if r is not None]):
+        if requests.questions:
+            config = generation_config(self._model_config)
+            self.warn_not_applied(config, requests.questions[0].kwargs)
+        slots = self.slots  # builds the engine
+        engine = self.model.llm_engine
+        running = run(engine, engine_requests, slots, self.lora_request, lambda: requests.is_over)
+        try:
+            for output in running:
                 yield output.request.trial_request, read_trial(output, self.think_end_token)
-            return
-        lazy_engine = self.model.lazy_engine
-        with shut_down_on_signals(lazy_engine.shut_down):
-            engine = lazy_engine.built().llm_engine
-            max_running = self.slots
-            try:
-                outputs = run(
-                    engine,
-                    engine_requests,
-                    max_running,
-                    self.lora_request,
-                    lambda: isinstance(requests, RequestStream) and requests.is_over,
-                )
-                for output in outputs:
-                    yield output.request.trial_request, read_trial(output, self.think_end_token)
-            except EngineFailedError:
-                lazy_engine.shut_down()  # so that a further call builds a new one
-                raise
+        except EngineFailedError:
+            self.model.shut_down()  # so that a further call builds a new one
+            raise
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
         """Return the response that the harness's own backend would return for a raw text."""
@@ -210,7 +164,6 @@ class VLLMSampling(SamplingMixin):
         model_args, model_config, lora = self.model_args, self._model_config, self._lora_path
         pretrained, revision = str(model_args["model"]), model_args.get("revision")
         commit = getattr(getattr(model_config, "hf_config", None), "_commit_hash", None) or revision
-        weights = weights_of(pretrained, commit)
         tokenizer = model_args.get("tokenizer") or pretrained
         own_tokenizer = tokenizer == pretrained
         tokenizer_revision = model_args.get("tokenizer_revision")
@@ -221,18 +174,18 @@ class VLLMSampling(SamplingMixin):
             "backend": "vllm",
             "pretrained": pretrained,
             "revision": revision,
-            **({"commit": commit} if commit and is_content(weights) else {}),
+            **files_identity(
+                pretrained,
+                commit,
+                (tokenizer, tokenizer_revision or (commit if own_tokenizer else None)),
+                [] if lora is None else [(lora, None)],
+            ),
             "peft": lora,
-            "weights": weights if lora is None else joined([weights, weights_of(lora)]),
-            "settings": settings_of(pretrained, commit),
             "dtype": str(getattr(model_config, "dtype", model_args.get("dtype"))).split(".")[-1],
             "quantization": getattr(model_config, "quantization", model_args.get("quantization")),
             "tokenizer": None if own_tokenizer else tokenizer,
             "tokenizer_revision": tokenizer_revision,
             "tokenizer_mode": model_args.get("tokenizer_mode"),
-            "tokenizer_files": tokenizer_of(
-                tokenizer, tokenizer_revision or (commit if own_tokenizer else None)
-            ),
             "tokenization": {
                 "add_bos_token": self.add_bos_token,
                 "prefix_token_id": self.custom_prefix_token_id,
@@ -255,7 +208,7 @@ class VLLMSampling(SamplingMixin):
     # -- requests ----------------------------------------------------------------------------
 
     def _engine_requests(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: Set[str]
+        self, requests: RequestStream, measure: Set[str]
     ) -> Iterator[EngineRequest | None]:
         """Return the engine's requests, with prompts truncated as the harness truncates them.
 
@@ -266,7 +219,7 @@ class VLLMSampling(SamplingMixin):
         # The trials of a question share their settings, so each is read once.
         settings_of: dict[int, tuple[dict[str, Any], list[str], int]] = {}
         prompts: dict[tuple[str, int], tuple[list[int], int, bool]] = {}
-        questions = requests.questions if isinstance(requests, RequestStream) else requests
+        questions = requests.questions
         contexts = list(dict.fromkeys(request.context for request in questions))
         encoded = dict(zip(contexts, self.tok_encode(contexts), strict=True)) if contexts else {}
         for request in questions:
@@ -325,23 +278,6 @@ class VLLMSampling(SamplingMixin):
             or getattr(self.tokenizer, "eos_token", "")
             or ""
         )
-
-    def _in_one_call(self, requests: list[EngineRequest]) -> Iterator[EngineOutput]:
-        self.warn_once(
-            "one call",
-            "data_parallel_size=%d loads the model in every call, which returns only when "
-            "all its trials are done: nothing is stored before. Serve the model instead "
-            "(vllm serve --data-parallel-size %d) and use backend=local-completions",
-            self.data_parallel_size,
-            self.data_parallel_size,
-        )
-        outputs = self._model_generate(
-            requests=[list(request.tokens) for request in requests],
-            generate=True,
-            sampling_params=[request.params for request in requests],
-        )
-        for request, output in zip(requests, outputs, strict=True):
-            yield EngineOutput(request, output)
 
 
 def _on_cpu() -> bool:

@@ -57,7 +57,7 @@ def answers(responses: list[str]) -> list[str]:
         ({"p": True}, ("p", "range", True)),
         ({"beta": "0:1"}, ("beta", "format", "0:1")),
         ({"beta": "1:inf"}, ("beta", "format", "1:inf")),
-        ({"file": "no_such_file.csv"}, ("file", "path", "no_such_file.csv")),
+        ({"file": "no_such_file.jsonl"}, ("file", "path", "no_such_file.jsonl")),
         ({"file": "p.parquet"}, ("file", "format", "p.parquet")),
         ({"p": 0.5, "seed": 1.5}, ("seed", "type", 1.5)),
         ({"p": 0.5, "boxed": 2}, ("boxed", "range", 2)),

@@ -24,8 +24,9 @@ from _support.tiny_hf import (
     tiny_model,
     word_tokenizer,
 )
+from _support.trial_requests import stream_of
 
-from lm_eval_bayes.harness.models.hf import generation as hf_loop
+from lm_eval_bayes.harness.models.hf import sampling as hf_module
 
 # transformers and torch warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("default")
@@ -84,7 +85,7 @@ def test_sequences_have_the_distribution_of_their_products(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("at_once", [1024, 3, 1])
 def test_prompt_bits_come_once_with_a_prompts_first_trial(lm, monkeypatch, at_once):
-    monkeypatch.setattr(hf_loop, "_PROMPT_CHUNK", at_once)
+    monkeypatch.setattr(hf_module, "_CHUNK", at_once)
     got = run(lm, requests_for(PROMPTS, 3, SAMPLED), PROMPTS[1:])
     with_bits = {index for index, trial in got.items() if "prompt_bpt" in trial.signals}
     # the second prompt has one token, which nothing predicts
@@ -96,7 +97,7 @@ def test_prompt_bits_come_once_with_a_prompts_first_trial(lm, monkeypatch, at_on
 
 
 def test_times_and_concurrency(lm):
-    got = list(lm.sample(requests_for(PROMPTS, 4, SAMPLED), frozenset()))
+    got = list(lm.sample(stream_of(requests_for(PROMPTS, 4, SAMPLED)), frozenset()))
     running = [trial.concurrency for _, trial in got]
     assert running[0] == 16
     assert running == sorted(running, reverse=True)

@@ -12,12 +12,11 @@ pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf 
 
 from _support.errors import refused
 from _support.tiny_hf import PROMPTS, SAMPLED, TinyHF, requests_for, run, save_llama, tiny_model
+from _support.trial_requests import stream_of
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes._util.hashing import canonical_json
-from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf import sampling as hf_text
 from lm_eval_bayes.harness.models.hf.lazy import _is_eager
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -38,7 +37,7 @@ def test_making_the_object_reads_configuration_and_tokenizer_only(folder):
     assert str(lm.device) == "cpu"
     canonical_json(lm.fingerprint())
     assert set(lm.versions()) >= {"torch", "transformers", "lm_eval"}
-    assert list(lm.sample([], frozenset())) == []
+    assert list(lm.sample(stream_of([]), frozenset())) == []
     assert not lm.weights_loaded
     assert run(lm, requests_for(PROMPTS, 1, SAMPLED))
     assert lm.weights_loaded
@@ -147,9 +146,3 @@ def test_the_fingerprint_ignores_what_changes_only_speed(folder):
     assert lm.fingerprint() == first
     lm.load()
     assert lm.fingerprint() == first
-
-
-def test_a_harness_without_what_is_used_is_named(folder, monkeypatch):
-    monkeypatch.setattr(hf_text, "_HELPERS", ("handle_stop_sequences", "gone_tomorrow"))
-    with refused("lm_eval", "unsupported", ("gone_tomorrow",), error=ModelConfigError):
-        tiny_model(folder)

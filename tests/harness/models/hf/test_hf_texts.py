@@ -1,5 +1,6 @@
 """Prompts, the ends of responses and their texts, compared with the harness's own."""
 
+import functools
 import logging
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from _support.tiny_hf import (
     tiny_model,
     word_tokenizer,
 )
-from _support.trial_requests import trial_request
+from _support.trial_requests import stream_of, trial_request
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes.errors import ModelConfigError
@@ -54,33 +55,25 @@ def test_the_end_of_the_sequence_the_length_and_further_end_tokens(tmp_path, mon
     assert seen == {("stop", None), ("stop", TURN), ("length", None)}
 
 
-class Scripted:
-    """A stand-in for the model: one row's next token is what its script says."""
+def scripted_trial(lm, text, monkeypatch, **kwargs):
+    """Sample one trial from a model that says `text`."""
+    script = [*lm.tokenizer.encode(text, add_special_tokens=False), EOS]
+    model, said = lm.model, []
+    forward = model.forward
 
-    def __init__(self, model, script):
-        self.config, self.script, self.model = model.config, script, model
-        self.done = 0
-
-    def forward(self, input_ids, attention_mask, past_key_values=None, use_cache=True, **_):
-        raise NotImplementedError
-
-    def __call__(self, input_ids, **arguments):
-        out = self.model(input_ids=input_ids, **{**arguments, "return_dict": True})
+    def scripted(*args, **arguments):
+        out = forward(*args, **arguments)
         out.logits = torch.full_like(out.logits, -30.0)
-        out.logits[..., self.script[min(self.done, len(self.script) - 1)]] = 30.0
-        self.done += 1
+        out.logits[..., script[min(len(said), len(script) - 1)]] = 30.0
+        said.append(out)
         return out
 
-
-def scripted_trial(lm, text, monkeypatch, end=True, **kwargs):
-    """Sample one trial from a model that says `text`."""
-    script = lm.tokenizer.encode(text, add_special_tokens=False) + [EOS] * end
-    monkeypatch.setattr(lm, "_model", Scripted(lm.model, script))
-    monkeypatch.setattr(lm, "_loop", None)
-    ((_, got),) = lm.sample(
-        requests_for(["so"], 1, {**SAMPLED, "max_gen_toks": len(script), **kwargs}), frozenset()
-    )
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "forward", functools.wraps(forward)(scripted))
+        ((_, got),) = lm.sample(
+            stream_of(requests_for(["so"], 1, {**SAMPLED, "max_gen_toks": len(script), **kwargs})),
+            frozenset(),
+        )
     return got, script
 
 

@@ -113,11 +113,11 @@ def test_workers_that_die_lose_and_double_nothing(cluster, tmp_path, monkeypatch
     assert lm.get_model_info()["trials"]["generated"] == 6 * QUESTIONS
 
 
-def test_a_worker_that_does_not_answer_is_named_and_its_trials_go_to_others(
+def test_the_trials_of_a_worker_that_does_not_answer_go_to_others(
     cluster, tmp_path, monkeypatch, caplog
 ):
     """The first worker that has a request hangs, as a process that is stopped does."""
-    for name, value in {"_SILENT_S": 0.2, "_HANGS_S": 0.6, "DEATHS_IN_A_ROW": 100}.items():
+    for name, value in {"_HANGS_S": 0.6, "DEATHS_IN_A_ROW": 100}.items():
         monkeypatch.setattr(f"lm_eval_bayes.harness.models.ray.pool.{name}", value)
     monkeypatch.setattr("lm_eval_bayes.harness.models.ray.worker.PATIENCE_S", 0.02)
     hanging, over = [], threading.Event()
@@ -140,7 +140,6 @@ def test_a_worker_that_does_not_answer_is_named_and_its_trials_go_to_others(
     finally:
         over.set()
     assert hanging[0] in clusters[0].killed
-    assert "0.2 s; after 0.6 s" in caplog.text
     assert "(no answer for 0.6 s)" in caplog.text
     alone = coin(tmp_path, "alone", executor=None)
     assert texts == alone.generate_until(instances(6), disable_tqdm=True)
@@ -252,7 +251,7 @@ def test_closing_the_iterator_cancels_the_session_and_keeps_the_workers(cluster,
     clusters = cluster()
     lm = coin(tmp_path, seconds=0.2)
     streamed = lm.streamed_trials(instances(1))
-    with contextlib.closing(streamed.sample([8] * QUESTIONS, as_list=True)) as sampled:
+    with contextlib.closing(streamed.sample([8] * QUESTIONS)) as sampled:
         next(sampled)
     alive = list(clusters[0].alive)
     assert len(alive) == 3

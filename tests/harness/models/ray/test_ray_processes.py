@@ -62,7 +62,7 @@ def closed():
     yield models.append
     for model in models:
         if model._pool is not None:
-            model._pool.close(at_once=True)
+            model._pool.close()
 
 
 def worker_pids(model):
@@ -112,7 +112,7 @@ def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(
     lm = coin(tmp_path / "ray.sqlite", executor="ray", workers=3, seconds=0.2)
     closed(lm)
     joined, workers = None, []
-    arrivals = lm.streamed_trials(instances(1)).sample([60] * QUESTIONS, as_list=True)
+    arrivals = lm.streamed_trials(instances(1)).sample([60] * QUESTIONS)
     for came, _ in enumerate(arrivals, start=1):
         workers.append(len(worker_pids(lm)))
         if came == 5:

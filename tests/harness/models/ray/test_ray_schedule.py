@@ -96,22 +96,15 @@ def test_requests_are_read_only_when_they_are_given():
     assert schedule.is_done
 
 
-@pytest.mark.parametrize(
-    ("by_trial", "expected"),
-    [
-        (False, [(0, 1), (1, 1), (0, 3), (1, 3), (0, 2)]),
-        (True, [(0, 1), (0, 3), (0, 2), (0, 0), (1, 1)]),  # as streams are sorted
-    ],
-)
-def test_the_longest_expected_start_first_at_the_end(by_trial, expected):
+def test_the_longest_expected_of_a_trial_number_start_first_at_the_end():
     lengths = ExpectedLengths()
     for question, seconds in ((0, 1.0), (1, 9.0), (2, 4.0)):
         lengths.add(Trial(key_of(question), 0, "x", generated_s=seconds))
     requests = requests_of(questions=4, trials=2)
-    schedule = Schedule(requests, len(requests), lengths, by_trial)
+    schedule = Schedule(requests, len(requests), lengths)
     schedule.join(0, slots=4)
     # question 3 has no trial yet and is expected to take the mean of all, 14 / 3 seconds
-    assert names(schedule.next_for(0, sharing=1)) == expected
+    assert names(schedule.next_for(0, sharing=1)) == [(0, 1), (0, 3), (0, 2), (0, 0), (1, 1)]
 
 
 def test_expected_lengths_are_means_by_question_in_seconds_tokens_or_characters():
@@ -242,4 +235,4 @@ def test_lengths_that_become_known_at_the_end_still_count():
     schedule.join(0, slots=3)
     for scheduled in schedule.next_for(0, sharing=1)[:3]:
         finish(schedule, 0, scheduled, seconds=float(scheduled.request.instance.doc_id))
-    assert names(schedule.next_for(0, sharing=1)) == [(1, 2), (2, 2), (3, 2)]
+    assert names(schedule.next_for(0, sharing=1)) == [(1, 2), (1, 1), (2, 2)]

@@ -10,13 +10,12 @@ from _support.fake_vllm import KWARGS, EngineArgs, FakeTrials, answer
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.interface import RequestStream, SamplingMixin
-from lm_eval_bayes.harness.models.ray.messages import Question, WorkerRequest
+from lm_eval_bayes.harness.models.interface import SamplingMixin
+from lm_eval_bayes.harness.models.ray.messages import WorkerRequest, question_of
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
-from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
 
 PROMPTS = ("one two three", "four five")
-QUESTIONS = [Question.of(trial_request(0, p, p, 0, 0, KWARGS)) for p in PROMPTS]
+QUESTIONS = [question_of(trial_request(0, p, p, 0, 0, KWARGS)) for p in PROMPTS]
 
 
 @pytest.fixture
@@ -61,9 +60,9 @@ def test_an_engine_gets_requests_while_it_runs_and_after_it_was_idle(folder):
     }
     assert {trial.seed for trial in trials.values()} == {10 * n for n in range(9)}
     assert all(trial.versions == {"engine": "1"} for trial in trials.values())
-    worker.close()
+    worker.cancel(7)
     worker._thread.join(timeout=30)
-    assert worker._model.model.lazy_engine.llm is None
+    assert not worker._thread.is_alive()
 
 
 def test_prompts_are_measured_with_the_requests_that_say_so(folder):
@@ -94,7 +93,7 @@ def test_requests_of_an_earlier_session_are_ignored(folder):
 
 def test_a_dead_engine_is_no_configuration_error(folder):
     worker = worker_of(FakeTrials(pretrained=folder))
-    worker._model.model.lazy_engine.built().llm_engine.fail_at = 1
+    worker._model.model.built().llm_engine.fail_at = 1
     worker.begin(1, QUESTIONS)
     worker.give(1, [request_for(0)])
     failure = worker.take(1).failure
@@ -108,45 +107,29 @@ def test_a_dead_engine_is_no_configuration_error(folder):
     assert (failure.kind, failure.fatal) == ("TaskConfigError", True)
 
 
-class StreamsWithoutPauses(SamplingMixin):
-    """A backend of five slots that takes streams, but none that gives None.
+class Lists(SamplingMixin):
+    """A backend of five slots that takes lists."""
 
-    Trials of requests from number 100 on take until the session is over.
-    """
-
-    slots, streams = 5, True
+    slots, streams = 5, False
 
     def __init__(self):
-        self.batches, self.cancelled = [], []
+        self.batches = []
 
     def sample(self, requests, measure):
-        assert isinstance(requests, RequestStream)
-        assert len(requests) == len(requests.questions)
-        self.batches.append(([r.index for r in requests.questions], sorted(measure)))
+        self.batches.append([request.index for request in requests])
         for request in requests:
-            while request.index >= 100 and not requests.is_over:
-                time.sleep(0.01)
-            if requests.is_over:
-                self.cancelled.append(request.index)
-                return
             yield request, request.result(str(request.seed))
 
 
-def test_backends_whose_streams_have_no_pauses_get_streams_of_as_many_as_they_have_slots():
-    worker = worker_of(StreamsWithoutPauses())
+def test_backends_without_streams_get_lists_of_as_many_as_they_have_slots():
+    worker = worker_of(Lists())
     worker.begin(1, QUESTIONS)
-    worker.give(1, [request_for(n, n % 2, measures=n == 3) for n in range(7)])
+    worker.give(1, [request_for(n, n % 2) for n in range(7)])
     assert len(taken(worker, 1, 7)) == 7
-    assert worker._model.batches == [([0, 1, 2, 3, 4], ["four five"]), ([5, 6], [])]
-    # trials that would never end are left when the session is over
-    worker.give(1, [request_for(100), request_for(101)])
-    deadline = time.monotonic() + 30
-    while len(worker._model.batches) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert worker._model.batches == [[0, 1, 2, 3, 4], [5, 6]]
     worker.cancel(1)
     worker._thread.join(timeout=30)
     assert not worker._thread.is_alive()
-    assert worker._model.cancelled == [100]
 
 
 # -- the driver -----------------------------------------------------------------------------------
@@ -161,8 +144,6 @@ def test_the_driver_of_vllm_builds_no_engine(folder):
     assert fake_vllm.LLM.built == []
     assert lm.fingerprint() == FakeTrials(pretrained=folder).fingerprint()
     assert not lm.weights_loaded
-    with refused(None, "failed", None, error=EngineFailedError):
-        lm.load()
 
 
 def test_without_a_configuration_the_driver_says_so(folder, monkeypatch):

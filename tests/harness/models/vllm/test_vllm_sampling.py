@@ -6,7 +6,6 @@ import heapq
 import json
 import logging
 import math
-import signal
 import time
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ import pytest
 from _support import fake_vllm
 from _support.errors import refused
 from _support.fake_vllm import EOS, KWARGS, LLM, EngineArgs, FakeTrials, answer
-from _support.trial_requests import trial_request
+from _support.trial_requests import stream_of, trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, EngineOutput
@@ -55,7 +54,7 @@ def engine_of(lm):
 
 
 def sampled(lm, requests, measure=NOTHING):
-    return {order.index: got for order, got in lm.sample(requests, measure)}
+    return {order.index: got for order, got in lm.sample(stream_of(requests), measure)}
 
 
 # -- the engine's places ---------------------------------------------------------------------
@@ -93,7 +92,7 @@ def test_an_eighth_more_than_the_places_is_handed_over(folder):
 
 def test_closing_early_takes_requests_back(folder):
     lm = make(folder, max_num_seqs=4)
-    stream = lm.sample(orders(), NOTHING)
+    stream = lm.sample(stream_of(orders()), NOTHING)
     next(stream)
     under_way = list(engine_of(lm).running)
     stream.close()
@@ -104,7 +103,7 @@ def test_closing_early_takes_requests_back(folder):
 
 def test_a_dead_engine_is_said(folder):
     lm = make(folder)
-    lm.model.lazy_engine.built().llm_engine.fail_at = 2
+    lm.model.built().llm_engine.fail_at = 2
     with refused(None, "failed", None, error=EngineFailedError):
         sampled(lm, orders())
     assert lm.weights_loaded is False
@@ -114,7 +113,7 @@ def test_a_dead_engine_is_said(folder):
 @pytest.mark.parametrize("reason", ["abort", "error"])
 def test_a_request_that_was_given_up_is_no_trial(folder, reason):
     lm = make(folder)
-    lm.model.lazy_engine.built().llm_engine.finish_reason = reason
+    lm.model.built().llm_engine.finish_reason = reason
     with refused(None, "failed", None, error=EngineFailedError):
         sampled(lm, orders())
 
@@ -232,7 +231,6 @@ def test_times_come_from_the_engines_clock():
     metrics = SimpleNamespace(scheduled_ts=now - 900, last_token_ts=now - 890)
     elsewhere = SimpleNamespace(metrics=metrics)
     assert times(EngineOutput(None, elsewhere, now, now + 4, 3)) == (None, pytest.approx(4.0))
-    assert times(EngineOutput(None, output)) == (None, None)
 
 
 def test_tokens_and_reasons(folder):
@@ -265,14 +263,11 @@ def test_nothing_is_built_before_it_is_used(folder):
     assert lm.weights_loaded is True
 
 
-def test_without_a_configuration_it_is_built_at_once(folder, caplog):
-    caplog.set_level(logging.INFO)
+def test_without_a_configuration_it_is_refused(folder):
     EngineArgs.broken = True
-    lm = make(folder)
-    assert len(LLM.built) == 1
-    assert lm.weights_loaded is True
-    assert caplog.text.count("built at once") == 1
-    assert len(sampled(lm, orders())) == 12
+    with refused("pretrained", "unsupported", error=ModelConfigError):
+        make(folder)
+    assert not LLM.built
 
 
 def test_an_unknown_harness_is_refused(folder, monkeypatch):
@@ -325,72 +320,9 @@ def test_the_fingerprint_tells_what_changes_the_distribution(folder):
         assert make(folder, **{"dtype": "float32", **other}).fingerprint() != base
 
 
-# -- data parallel ------------------------------------------------------------------------------
-
-
-def test_data_parallel_is_one_call(folder, caplog):
-    lm = make(folder, data_parallel_size=2)
-    for _ in range(2):
-        requests = orders()
-        got = sampled(lm, requests, frozenset({"four five"}))
-        assert [got[o.index].text for o in requests] == [answer(o.seed)[0] for o in requests]
-        assert got[0].queued_s is None
-        assert got[0].generated_s is None
-        assert got[0].concurrency is None
-        assert "prompt_bpt" in got[1].signals
-    assert [len(requests) for requests, _ in lm.calls] == [12, 12]
-    assert [p.seed for p in lm.calls[0][1]] == [order.seed for order in requests]
-    assert caplog.text.count("vllm serve") == 1
-    assert "generated_s" in lm.cannot_record
-    assert lm.fingerprint()["backend"] == "vllm"
-    assert not LLM.built
-
-
-# -- signals ---------------------------------------------------------------------------------
-
-
-def raising(lm, signum):
-    for _ in lm.sample(orders(), NOTHING):
-        signal.raise_signal(signum)
-
-
-@pytest.fixture
-def handle():
-    """Return a function that sets a signal's handler until the test ends."""
-    previous_handlers = {}
-
-    def set_handler(signum, handler):
-        previous_handlers[signum] = signal.signal(signum, handler)
-
-    yield set_handler
-    for signum, previous_handler in previous_handlers.items():
-        signal.signal(signum, previous_handler)
-
-
-def test_a_previous_handler_is_called_after_the_engine_is_down(folder, handle):
-    seen = []
-
-    def earlier(signum, frame):
-        seen.append((signum, LLM.built[0].llm_engine.down))
-        raise SystemExit(7)
-
-    handle(signal.SIGTERM, earlier)
-    with pytest.raises(SystemExit):
-        raising(make(folder), signal.SIGTERM)
-    assert seen == [(signal.SIGTERM, 1)]
-    assert signal.getsignal(signal.SIGTERM) is earlier
-
-
-def test_a_handler_that_returns_does_not_leave_the_run_waiting(folder, handle):
-    handle(signal.SIGTERM, lambda *_: None)
-    with pytest.raises(KeyboardInterrupt):
-        raising(make(folder), signal.SIGTERM)
-
-
-def test_an_ignored_signal_stays_ignored(folder, handle):
-    handle(signal.SIGINT, signal.SIG_IGN)
-    raising(make(folder), signal.SIGINT)
-    assert LLM.built[0].llm_engine.down == 0
+def test_data_parallel_engines_of_the_harness_are_refused(folder):
+    with refused("data_parallel_size", "conflict", 2, error=ModelConfigError):
+        make(folder, data_parallel_size=2)
 
 
 def test_an_older_vllm_is_refused_before_anything_is_read(monkeypatch):
