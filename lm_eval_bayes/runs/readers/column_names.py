@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import number
 
 #: For every kind of column its names in lower case, the most telling one first.
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -201,8 +201,11 @@ def parse_bounds(text: str | None) -> tuple[float, float] | None:
     """
     if text is None:
         return None
-    low, high = map(number, text.partition(":")[::2])
-    if low is None or high is None or not low < high:
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
         rule = "be two numbers, the lowest and a higher one, such as 0:10"
         raise InvalidInputError.of("bounds", "format", rule, text)
     return low, high
