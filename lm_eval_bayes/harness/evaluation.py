@@ -52,17 +52,6 @@ class Evaluation:
     tasks: Mapping[str, Any] = field(default_factory=dict)
     named_tasks: Mapping[str, Any] = field(default_factory=dict)
 
-    def count_trials(self, metadata: Mapping[str, Any]) -> None:
-        """Change the number of trials of every question after sampling.
-
-        Parameters
-        ----------
-        metadata : mapping
-            `bayes_n` and what depends on it, for every task of the evaluation.
-        """
-        for task in self.named_tasks.values():
-            task.count_trials(metadata)
-
     def grades(self, task_name: str, doc: Any, text: str) -> list[float]:
         """Return the score that a task gives to a response, once for every filter.
 

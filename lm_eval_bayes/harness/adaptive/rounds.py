@@ -22,6 +22,7 @@ from lm_eval_bayes.harness.adaptive.sampling import Sampling
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
 from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.models.trials import RecordingMixin
+from lm_eval_bayes.harness.task.settings import metadata_with_trials
 from lm_eval_bayes.runs.task_run import TaskRun
 
 #: The stages of a run, in their order.
@@ -155,7 +156,7 @@ class Rounds:
     def _plan(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
         """Set the number of trials of the tasks that are loaded next; return the metadata."""
         manager = self._arguments["task_manager"]
-        metadata = self.metadata(base, extra)
+        metadata = metadata_with_trials(self._arguments.get("metadata") or {}, base, extra)
         # the manager and the factory of its tasks share this mapping
         manager.metadata.clear()
         manager.metadata.update(metadata)
@@ -170,10 +171,6 @@ class Rounds:
     def hours(self) -> float:
         """Return the hours since the run began."""
         return (time.monotonic() - self._started) / 3600.0
-
-    def metadata(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
-        """Return the run's metadata at a number of trials."""
-        return with_trials(self._arguments.get("metadata") or {}, base, extra)
 
     def analyze(self, graded: Mapping[str, TaskRun], trials: int) -> None:
         """Look at the first trials of every question, and report it."""
@@ -237,28 +234,3 @@ class Rounds:
 
 def _format_amount(spent: float, budget: Budget) -> str:
     return format_duration(3600.0 * spent) if budget.unit == "hours" else f"{spent:,.0f} tokens"
-
-
-def with_trials(metadata: Mapping[str, Any], base: int, extra: Mapping[int, int]) -> dict[str, Any]:
-    """Return a run's metadata for a round: N, further trials, and every k that fits N.
-
-    Examples
-    --------
-    >>> with_trials({"bayes_k": [1, 8, 64], "a": 1}, 16, {})
-    {'a': 1, 'bayes_n': 16, 'bayes_k': [1, 8]}
-    >>> with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {3: 2})
-    {'bayes_n': 4, 'bayes_k': [1], 'bayes_extra_trials': {'3': 2}}
-    """
-    own = {"bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"}
-    changed = {name: value for name, value in metadata.items() if name not in own}
-    changed["bayes_n"] = base
-    ks = metadata.get("bayes_k")
-    if ks is not None:
-        ks = ks if isinstance(ks, (list, tuple)) else [ks]
-        changed["bayes_k"] = [k for k in ks if not isinstance(k, int) or k <= base] or [1]
-    maj = metadata.get("bayes_maj_k")
-    if isinstance(maj, int) and maj <= base:
-        changed["bayes_maj_k"] = maj
-    if extra:
-        changed["bayes_extra_trials"] = {str(doc_id): n for doc_id, n in extra.items()}
-    return changed

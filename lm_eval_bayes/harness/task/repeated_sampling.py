@@ -44,6 +44,7 @@ from lm_eval_bayes.harness.task.requests import (
     receive_stored,
     store_outcomes,
 )
+from lm_eval_bayes.harness.task.settings import metadata_with_trials
 from lm_eval_bayes.harness.task.trial_grades import GradedTrial, TrialGrader
 from lm_eval_bayes.runs.log_fields import cluster_label
 
@@ -284,22 +285,20 @@ class RepeatedSamplingTask(ConfigurableTask):
             raise TaskConfigError(sentence, "range", "metric_list")
         return [int(outcome) for outcome in first.outcomes]
 
-    def count_trials(self, metadata: Mapping[str, Any]) -> None:
+    def count_trials(self, n: int, extra: Mapping[int, int]) -> None:
         """Change the number of trials of every question after sampling.
 
         Parameters
         ----------
-        metadata : mapping
-            The settings that depend on N, see :meth:`Settings.with_trials`, and others, which
-            are ignored.
+        n : int
+            N.
+        extra : mapping of int to int
+            Further trials of single questions.
         """
-        own, n = self.config.metadata, metadata["bayes_n"]
-        own.pop("bayes_extra_trials", None)
-        if isinstance(own.get("bayes_maj_k"), int) and own["bayes_maj_k"] > n:
-            del own["bayes_maj_k"]
-        for key in ("bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"):
-            if key in metadata:
-                own[key] = metadata[key]
+        own = self.config.metadata
+        changed = metadata_with_trials(own, n, extra)
+        own.clear()
+        own.update(changed)
         for outcome in self.outcomes:
             outcome.settings = outcome.settings.with_trials(own)
         self.settings = self.outcomes[0].settings
