@@ -39,7 +39,6 @@ from lm_eval_bayes.harness.task.logged_fields import (
 from lm_eval_bayes.harness.task.protocol import prompt_of
 from lm_eval_bayes.harness.task.requests import (
     build_requests,
-    mark_pipelines,
     receive_responses,
     receive_stored,
     store_outcomes,
@@ -194,21 +193,23 @@ class RepeatedSamplingTask(ConfigurableTask):
         if receive_stored(self._instances, self.settings, str(self.config.task), names):
             return
         receive_responses(self._instances, self.settings, str(self.config.task))
-        self._filter(self._instances)
+        self._filter(self._instances, names)
 
-    def _filter(self, instances: Sequence[Any], names: Sequence[str] | None = None) -> None:
+    def _filter(self, instances: Sequence[Any], names: Sequence[str]) -> None:
         marker = (self.config.metadata or {}).get("think_end_token")
         raw = [instance.resps for instance in instances]
         try:
             for instance in instances:
                 instance.resps = [answer_part(response, marker) for response in instance.resps]
             for pipeline in self._filters:
-                if names is None or pipeline.name in names:
+                if pipeline.name in names:
                     pipelines.apply(pipeline, instances, str(self.config.task))
         finally:
             for instance, responses in zip(instances, raw, strict=True):
                 instance.resps = responses
-        mark_pipelines(instances)
+        for instance in instances:
+            for name, filtered in instance.filtered_resps.items():
+                instance.filtered_resps[name] = Responses(filtered, instance, name)
 
     @property
     def reads_stored_texts(self) -> bool:
@@ -346,8 +347,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             return LoggedResult({"bypass": None}, measured, {"bypass": None})
         pipeline, doc_id = self._pipeline_of(responses), getattr(instance, "doc_id", None)
         trials = self.grader.grades(doc, dict(enumerate(responses)), pipeline, doc_id)
-        if doc_id is not None:
-            self.grader.forget(pipeline, doc_id)
+        self.grader.forget(pipeline, doc_id)
         context = self._context(doc, responses)
         records = [outcome.record(trials, **context) for outcome in self.outcomes]
         first = records[0]

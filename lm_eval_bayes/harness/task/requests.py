@@ -114,11 +114,10 @@ def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -
         # lone surrogate, which the JSON of an API may carry, would cost the whole log of samples
         n = settings.trials_of(instance.doc_id)
         instance.resps = list(map(loggable, instance.resps[:n]))
-    are_identical = (len(set(map(str, instance.resps))) == 1 for instance in instances)
-    if settings.n > 1 and instances and all(are_identical):
-        _warn_of_identical(settings.n, task)
+    are_identical = all(len(set(map(str, instance.resps))) == 1 for instance in instances)
     responses = [response for instance in instances for response in instance.resps]
-    _warn_of_empty(sum(not str(r).strip() for r in responses), len(responses), task)
+    n_empty = sum(not str(response).strip() for response in responses)
+    _warn_of(are_identical, n_empty, len(responses), settings.n, task)
 
 
 def receive_stored(
@@ -138,37 +137,27 @@ def receive_stored(
         instance.resps = StoredTexts(first.question, numbers)
         for name in pipelines:
             instance.filtered_resps[name] = Responses((), instance, name)
-    if settings.n > 1 and all(i.resps[0].question.identical for i in instances):
-        _warn_of_identical(settings.n, task)
-    _warn_of_empty(sum(r.question.n_empty for r, *_ in answered), sum(map(len, answered)), task)
+    questions = [responses[0].question for responses in answered]
+    are_identical = all(question.identical for question in questions)
+    n_empty = sum(question.n_empty for question in questions)
+    _warn_of(are_identical, n_empty, sum(map(len, answered)), settings.n, task)
     return True
 
 
-def _warn_of_identical(n: int, task: str) -> None:
-    """Warn that every question got the same answer N times: then N is 1 in truth."""
-    log.warning(
-        "%s: all %d answers to every question are identical, so these are not %d trials and "
-        "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
-        "one seed is used for every request, top_k=1, or the server caches answers.",
-        task,
-        n,
-        n,
-    )
-
-
-def _warn_of_empty(n_empty: int, n: int, task: str) -> None:
+def _warn_of(are_identical: bool, n_empty: int, n_responses: int, n: int, task: str) -> None:
+    """Warn of empty responses, and of N identical ones to every question: N is 1 then in truth."""
+    if are_identical and n > 1 and n_responses:
+        log.warning(
+            "%s: all %d answers to every question are identical, so these are not %d trials and "
+            "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
+            "one seed is used for every request, top_k=1, or the server caches answers.",
+            *(task, n, n),
+        )
     if n_empty:
-        log.warning("%s: %d of %d responses are empty", task, n_empty, n)
+        log.warning("%s: %d of %d responses are empty", task, n_empty, n_responses)
 
 
 # -- after the filters ---------------------------------------------------------------------------
-
-
-def mark_pipelines(instances: Sequence[Any]) -> None:
-    """Let the filtered responses of every question know their request and their filter."""
-    for instance in instances:
-        for name, filtered in instance.filtered_resps.items():
-            instance.filtered_resps[name] = Responses(filtered, instance, name)
 
 
 def store_outcomes(
