@@ -8,16 +8,17 @@ and stops. Then the tasks get the N that was reached.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes._util.text import format_duration
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
-from lm_eval_bayes.harness.adaptive.results import missing_output
 from lm_eval_bayes.harness.adaptive.sampling import Sampling
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
 from lm_eval_bayes.harness.evaluation import error_of_run
@@ -128,9 +129,26 @@ class Rounds:
         return None if last is None else self._final_results(last)
 
     def missing_output(self) -> str | None:
-        """Return the name of an output file that is missing or incomplete, if there is one."""
-        tracker = self._arguments.get("evaluation_tracker")
-        return None if self._logged is None else missing_output(tracker, self._logged)
+        """Return the name of an output file that is missing or incomplete, if there is one.
+
+        The harness only logs that a file could not be written, and goes on.
+        """
+        tracker: Any = self._arguments.get("evaluation_tracker")
+        output, stamp = getattr(tracker, "output_path", None), getattr(tracker, "date_id", None)
+        if self._logged is None or not output:
+            return None
+        if stamp is None:
+            return "the results file"
+        path = Path(output)
+        if path.suffix == ".json":
+            folder, results = path.parent, path.with_name(f"{path.stem}_{stamp}.json")
+        else:
+            folder = path / str(tracker.general_config_tracker.model_name_sanitized)
+            results = folder / f"results_{stamp}.json"
+        if not _is_json(results):
+            return results.name
+        names = {f"samples_{task}_{stamp}.jsonl": n for task, n in self._logged.items()}
+        return next((name for name, n in names.items() if _lines(folder / name) != n), None)
 
     def _model(self) -> RecordingMixin:
         """Create the model, whose `generate_until` samples until the goal is reached."""
@@ -234,3 +252,21 @@ class Rounds:
 
 def _format_amount(spent: float, budget: Budget) -> str:
     return format_duration(3600.0 * spent) if budget.unit == "hours" else f"{spent:,.0f} tokens"
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _lines(file: Path) -> int:
+    """Count the lines; -1 for a file that cannot be read or whose last line is cut."""
+    try:
+        with file.open("rb") as content:
+            ended = [line.endswith(b"\n") for line in content]
+    except OSError:
+        return -1
+    return len(ended) if all(ended) else -1

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias
 
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.interface import signals_of
+from lm_eval_bayes.harness.task.pipelines import probe_output
 from lm_eval_bayes.rubric.answers import THINK_END, final_part
 
 #: What gives the answer: the task's grader, the filter, the response itself, or nothing.
@@ -75,13 +76,11 @@ def extracts(pipeline: Any, doc: Any) -> bool:
         A question.
     """
     text = r"We add both. The answer is (B). Hence the final answer is $\boxed{2}$, at last."
-    probe = new_instance(doc, resps=[text])
     try:
-        pipeline.apply([probe])
-        filtered = probe.filtered_resps[pipeline.name]
-        first = filtered if isinstance(filtered, str) else next(iter(filtered))
-    except Exception:
+        filtered = probe_output(pipeline, 1, doc, [text], "")
+    except TaskConfigError:
         return True  # it needs another form of response, so it reads more than white space
+    first = filtered if isinstance(filtered, str) else next(iter(filtered), "")
     return "".join(text.lower().split()) not in "".join(str(first).lower().split())
 
 

@@ -100,7 +100,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         if self._takes_list:
             self._metric_fn_kwargs[self._outcome]["k"] = [1]
         self.grader = TrialGrader(self, self._outcome, self._values_of)
-        self._chosen: list[int] | None = None
+        self.chosen: list[int] | None = None
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
         n_questions, extra = len(self.task_docs), dict(self.settings.extra_trials)
@@ -178,7 +178,7 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request per question."""
-        self._chosen = kwargs.get("samples") or None
+        self.chosen = kwargs.get("samples") or None
         build = super().build_all_requests
         build_requests(build, self, self.settings, self._yaml_generation_kwargs, kwargs)
 
@@ -276,7 +276,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         for filtered, trials in self._grade_early(instance, responses):
             context = self._context(instance.doc, filtered)
             records.append(self.outcomes[0].record(trials, **context))
-            self._store_outcomes(filtered, records[-1])
+            store_outcomes(self, filtered, records[-1])
         first = records[0]
         if first.problem is not None or first.are_scores:
             sentence = first.problem or (
@@ -296,10 +296,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         extra : mapping of int to int
             Further trials of single questions.
         """
-        own = self.config.metadata
-        changed = metadata_with_trials(own, n, extra)
-        own.clear()
-        own.update(changed)
+        own = self.config.metadata = metadata_with_trials(self.config.metadata, n, extra)
         for outcome in self.outcomes:
             outcome.settings = outcome.settings.with_trials(own)
         self.settings = self.outcomes[0].settings
@@ -351,7 +348,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         context = self._context(doc, responses)
         records = [outcome.record(trials, **context) for outcome in self.outcomes]
         first = records[0]
-        self._store_outcomes(responses, first)
+        store_outcomes(self, responses, first)
         if first.problem is None:
             measured["scores" if first.are_scores else "outcomes"] = list(first.outcomes)
         if first.answer_source != "none":
@@ -377,12 +374,6 @@ class RepeatedSamplingTask(ConfigurableTask):
             "origin": f"task {self.config.task}, filter {pipeline}",
             **endings(getattr(responses, "raw", responses)),
         }
-
-    def _store_outcomes(self, responses: Sequence[Any], record: rows.GradedResponses) -> None:
-        if record.problem is not None or record.are_scores:
-            return
-        task, version = str(self.config.task), str(self.VERSION)
-        store_outcomes(responses, record, task=task, version=version, chosen=self._chosen)
 
     def _values_of(self, doc: Any, response: Any) -> Any:
         """Return what the task's own grading gives one response."""

@@ -160,28 +160,21 @@ def _warn_of(are_identical: bool, n_empty: int, n_responses: int, n: int, task: 
 # -- after the filters ---------------------------------------------------------------------------
 
 
-def store_outcomes(
-    responses: Sequence[Any],
-    graded: GradedResponses,
-    *,
-    task: str,
-    version: str,
-    chosen: Sequence[int] | None,
-) -> None:
-    """Store the outcomes of one question's trials; a failure is logged and raises nothing.
+def store_outcomes(task: Any, responses: Sequence[Any], graded: GradedResponses) -> None:
+    """Store the categories of one question's trials; a failure is logged and raises nothing.
 
     Parameters
     ----------
+    task : RepeatedSamplingTask
+        The task.
     responses : sequence
         The filtered responses. Without their raw ones, as when somebody grades a response by
         hand, or without a store, nothing is stored.
     graded : GradedResponses
-        Their grades.
-    task, version : str
-        The task.
-    chosen : sequence of int, optional
-        The questions that `--samples` chose, which the harness numbers anew.
+        Their grades. Scores are not stored.
     """
+    if graded.problem is not None or graded.are_scores:
+        return
     if not isinstance(responses, Responses) or len(responses.raw) != len(graded.outcomes):
         return
     stored = [stored_trial(response) for response in responses.raw]
@@ -195,17 +188,19 @@ def store_outcomes(
             key, number = entry[1].key, entry[1].trial
             trials[key, number] = GradedTrial(key, number, int(outcome), answer, error)
     instance, cluster = responses.instance, None
-    doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
+    doc_id, name = instance.doc_id, str(task.config.task)
+    if task.chosen is not None:  # by --samples, and the harness numbers them anew
+        doc_id = sorted(set(task.chosen))[doc_id]
     if graded.settings.cluster is not None and graded.cluster is not None:
         cluster = Cluster(graded.settings.cluster, graded.cluster)
     try:
         digest = doc_hash(instance.doc)
     except (TypeError, ValueError) as error:  # JSON cannot hold the document; no row needs it
-        log.warning("%s: a question's outcomes cannot be stored: %s", task, error)
+        log.warning("%s: a question's outcomes cannot be stored: %s", name, error)
         return
     question = GradedQuestion(doc_id, digest, tuple(trials.values()), cluster)
-    categories = len(graded.settings.weights)
-    sink.add_outcomes(GradedTask(task, version, responses.pipeline, categories, (question,)))
+    of_task = (name, str(task.VERSION), responses.pipeline, len(graded.settings.weights))
+    sink.add_outcomes(GradedTask(*of_task, (question,)))
 
 
 def doc_hash(doc: Any) -> str:
