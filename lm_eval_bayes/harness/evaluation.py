@@ -124,24 +124,20 @@ def error_of_run(results: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def evaluating(
-    lm: Any, tasks: Mapping[str, Any] | None = None, **further: Any
-) -> Iterator[Evaluation]:
+def evaluating(lm: Any, **further: Any) -> Iterator[Evaluation]:
     """Make `lm` the model of the evaluation under way.
 
     Parameters
     ----------
     lm : LM or CachingLM
         What `evaluate` is called with.
-    tasks : mapping, optional
-        The evaluated tasks by name.
     **further
         Further attributes of the evaluation.
     """
     from lm_eval.api.model import CachingLM
 
     cached = isinstance(lm, CachingLM)
-    evaluation = Evaluation(lm.lm if cached else lm, cached, tasks=tasks or {}, **further)
+    evaluation = Evaluation(lm.lm if cached else lm, cached, **further)
     token = _current.set(evaluation)
     try:
         yield evaluation

@@ -99,7 +99,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._takes_list = takes_list(self._metric_fn_kwargs[self._outcome])
         if self._takes_list:
             self._metric_fn_kwargs[self._outcome]["k"] = [1]
-        self.grader = TrialGrader(self, self._outcome, self._values_of)
+        self.grader = TrialGrader(self)
         self.chosen: list[int] | None = None
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
@@ -152,7 +152,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         results = []
         for text in texts:
             try:
-                results.append(self._values_of(doc, text))
+                results.append(self.values_of(doc, text))
             except LmEvalBayesError:
                 raise
             except Exception as error:
@@ -375,7 +375,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             **endings(getattr(responses, "raw", responses)),
         }
 
-    def _values_of(self, doc: Any, response: Any) -> Any:
+    def values_of(self, doc: Any, response: Any) -> Any:
         """Return what the task's own grading gives one response."""
         result = super().process_results(doc, [[response] if self._takes_list else response])
         return single_result(result, self._outcome)

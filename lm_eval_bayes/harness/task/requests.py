@@ -61,11 +61,6 @@ def build_requests(
     """
     arguments = with_chat_template(settings, {**arguments, "cache_requests": False})
     build(**arguments)
-    _repeat_requests(task, settings, original_kwargs)
-    task.protocol = protocol_of(task, settings, arguments)
-
-
-def _repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str, Any]) -> None:
     name, n = task.config.task, settings.n
     kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
     kwargs = checked_generation_kwargs(kwargs, n, name)
@@ -95,6 +90,7 @@ def _repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str
             "--use_cache stores sampled answers but never reads them back: a run that is stopped "
             "starts again from the first trial. The cache file only grows; leave the flag out."
         )
+    task.protocol = protocol_of(task, settings, arguments)
 
 
 def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -> None:

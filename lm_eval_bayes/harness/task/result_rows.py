@@ -142,7 +142,7 @@ class RowValue(float):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling, for the gather over ranks."""
-        return RowValue, (float(self), self.row, self.question)
+        return type(self), (float(self), self.row, self.question)
 
 
 class RowNumber(float):

@@ -47,15 +47,11 @@ class TrialGrader:
     Parameters
     ----------
     task : RepeatedSamplingTask
-        The task.
-    metric : str
-        Its first metric.
-    values_of : callable
-        Returns what the task's own grading gives one response to a document, by metric.
+        The task, which is graded by its first metric.
     """
 
-    def __init__(self, task: Any, metric: str, values_of: Callable[[Any, Any], Any]) -> None:
-        self._task, self._metric, self._values_of = task, metric, values_of
+    def __init__(self, task: Any) -> None:
+        self._task, self._metric = task, task.outcomes[0].name
         self.runs_code = bool(getattr(task, "UNSAFE_CODE", False))
         # of trials that were graded early: hash of the response and grade, by filter and question
         self._early: dict[tuple[str, int | None], dict[int, tuple[int, GradedTrial]]] = {}
@@ -74,7 +70,7 @@ class TrialGrader:
             if number in early and early[number][0] == _hash_of(response)
         }
         new = {number: r for number, r in responses.items() if number not in grades}
-        values_of = partial(self._values_of, doc)
+        values_of = partial(self._task.values_of, doc)
         graders: list[Callable[[], Any]] = [partial(values_of, r) for r in new.values()]
         if self.runs_code and new:
             graders = programs.graders(values_of, list(new.values()))
