@@ -52,17 +52,6 @@ class Evaluation:
     tasks: Mapping[str, Any] = field(default_factory=dict)
     named_tasks: Mapping[str, Any] = field(default_factory=dict)
 
-    def count_trials(self, metadata: Mapping[str, Any]) -> None:
-        """Change the number of trials of every question after sampling.
-
-        Parameters
-        ----------
-        metadata : mapping
-            `bayes_n` and what depends on it, for every task of the evaluation.
-        """
-        for task in self.named_tasks.values():
-            task.count_trials(metadata)
-
     def grades(self, task_name: str, doc: Any, text: str) -> list[float]:
         """Return the score that a task gives to a response, once for every filter.
 
@@ -135,24 +124,20 @@ def error_of_run(results: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def evaluating(
-    lm: Any, tasks: Mapping[str, Any] | None = None, **further: Any
-) -> Iterator[Evaluation]:
+def evaluating(lm: Any, **further: Any) -> Iterator[Evaluation]:
     """Make `lm` the model of the evaluation under way.
 
     Parameters
     ----------
     lm : LM or CachingLM
         What `evaluate` is called with.
-    tasks : mapping, optional
-        The evaluated tasks by name.
     **further
         Further attributes of the evaluation.
     """
     from lm_eval.api.model import CachingLM
 
     cached = isinstance(lm, CachingLM)
-    evaluation = Evaluation(lm.lm if cached else lm, cached, tasks=tasks or {}, **further)
+    evaluation = Evaluation(lm.lm if cached else lm, cached, **further)
     token = _current.set(evaluation)
     try:
         yield evaluation

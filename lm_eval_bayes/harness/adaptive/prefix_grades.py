@@ -40,7 +40,7 @@ class PrefixGrades:
         self._tasks, self._instances = tasks, instances
         self._trials = trials
         owner = {id(i): name for name, task in tasks.items() for i in task.instances}
-        self.task_of = [owner[id(instance)] for instance in instances]
+        self._task_of = [owner[id(instance)] for instance in instances]
         self._hashes = [doc_hash(instance.doc) for instance in instances]
         # the tokens of each trial's completion: _UNKNOWN if not counted, _MISSING without the trial
         self._tokens = [array("q") for _ in instances]
@@ -53,23 +53,21 @@ class PrefixGrades:
         if tokens[trial] != _MISSING:
             return
         tokens[trial] = _UNKNOWN if count is None else count
-        self._tasks[self.task_of[position]].grade_early(self._instances[position], trial, response)
+        self._tasks[self._task_of[position]].grade_early(self._instances[position], trial, response)
 
     def graded(self, counts: Sequence[int]) -> dict[str, TaskRun]:
         """Return the graded trials of every task: of each question its first `counts`."""
-        positions: dict[str, list[int]] = {name: [] for name in self._tasks}
         for position, count in enumerate(counts):
-            outcomes, task = self._outcomes[position], self.task_of[position]
-            new = range(len(outcomes), count)
-            if new:
+            outcomes = self._outcomes[position]
+            if new := range(len(outcomes), count):
                 responses = self._trials.completions(position, new)
-                instance = self._instances[position]
-                outcomes += self._tasks[task].graded_outcomes(instance, responses)
-            positions[task].append(position)
-        return {task: self._run(task, of_task, counts) for task, of_task in positions.items()}
+                task = self._tasks[self._task_of[position]]
+                outcomes += task.graded_outcomes(self._instances[position], responses)
+        return {task: self._run(task, counts) for task in self._tasks}
 
-    def _run(self, task: str, positions: Sequence[int], counts: Sequence[int]) -> TaskRun:
-        """Return the graded trials of one task, whose questions have these positions."""
+    def _run(self, task: str, counts: Sequence[int]) -> TaskRun:
+        """Return the graded trials of one task."""
+        positions = [p for p, name in enumerate(self._task_of) if name == task]
         ordered = sorted(positions, key=lambda position: int(self._instances[position].doc_id))
         hashes = [self._hashes[position] for position in ordered]
         tokens = [np.array(self._tokens[p][: counts[p]], dtype=np.float64) for p in ordered]

@@ -8,20 +8,22 @@ and stops. Then the tasks get the N that was reached.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes._util.text import format_duration
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
-from lm_eval_bayes.harness.adaptive.results import missing_output
 from lm_eval_bayes.harness.adaptive.sampling import Sampling
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
 from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.models.trials import RecordingMixin
+from lm_eval_bayes.harness.task.settings import metadata_with_trials
 from lm_eval_bayes.runs.task_run import TaskRun
 
 #: The stages of a run, in their order.
@@ -127,9 +129,26 @@ class Rounds:
         return None if last is None else self._final_results(last)
 
     def missing_output(self) -> str | None:
-        """Return the name of an output file that is missing or incomplete, if there is one."""
-        tracker = self._arguments.get("evaluation_tracker")
-        return None if self._logged is None else missing_output(tracker, self._logged)
+        """Return the name of an output file that is missing or incomplete, if there is one.
+
+        The harness only logs that a file could not be written, and goes on.
+        """
+        tracker: Any = self._arguments.get("evaluation_tracker")
+        output, stamp = getattr(tracker, "output_path", None), getattr(tracker, "date_id", None)
+        if self._logged is None or not output:
+            return None
+        if stamp is None:
+            return "the results file"
+        path = Path(output)
+        if path.suffix == ".json":
+            folder, results = path.parent, path.with_name(f"{path.stem}_{stamp}.json")
+        else:
+            folder = path / str(tracker.general_config_tracker.model_name_sanitized)
+            results = folder / f"results_{stamp}.json"
+        if not _is_json(results):
+            return results.name
+        names = {f"samples_{task}_{stamp}.jsonl": n for task, n in self._logged.items()}
+        return next((name for name, n in names.items() if _lines(folder / name) != n), None)
 
     def _model(self) -> RecordingMixin:
         """Create the model, whose `generate_until` samples until the goal is reached."""
@@ -155,7 +174,7 @@ class Rounds:
     def _plan(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
         """Set the number of trials of the tasks that are loaded next; return the metadata."""
         manager = self._arguments["task_manager"]
-        metadata = self.metadata(base, extra)
+        metadata = metadata_with_trials(self._arguments.get("metadata") or {}, base, extra)
         # the manager and the factory of its tasks share this mapping
         manager.metadata.clear()
         manager.metadata.update(metadata)
@@ -170,10 +189,6 @@ class Rounds:
     def hours(self) -> float:
         """Return the hours since the run began."""
         return (time.monotonic() - self._started) / 3600.0
-
-    def metadata(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
-        """Return the run's metadata at a number of trials."""
-        return with_trials(self._arguments.get("metadata") or {}, base, extra)
 
     def analyze(self, graded: Mapping[str, TaskRun], trials: int) -> None:
         """Look at the first trials of every question, and report it."""
@@ -239,26 +254,19 @@ def _format_amount(spent: float, budget: Budget) -> str:
     return format_duration(3600.0 * spent) if budget.unit == "hours" else f"{spent:,.0f} tokens"
 
 
-def with_trials(metadata: Mapping[str, Any], base: int, extra: Mapping[int, int]) -> dict[str, Any]:
-    """Return a run's metadata for a round: N, further trials, and every k that fits N.
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
-    Examples
-    --------
-    >>> with_trials({"bayes_k": [1, 8, 64], "a": 1}, 16, {})
-    {'a': 1, 'bayes_n': 16, 'bayes_k': [1, 8]}
-    >>> with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {3: 2})
-    {'bayes_n': 4, 'bayes_k': [1], 'bayes_extra_trials': {'3': 2}}
-    """
-    own = {"bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"}
-    changed = {name: value for name, value in metadata.items() if name not in own}
-    changed["bayes_n"] = base
-    ks = metadata.get("bayes_k")
-    if ks is not None:
-        ks = ks if isinstance(ks, (list, tuple)) else [ks]
-        changed["bayes_k"] = [k for k in ks if not isinstance(k, int) or k <= base] or [1]
-    maj = metadata.get("bayes_maj_k")
-    if isinstance(maj, int) and maj <= base:
-        changed["bayes_maj_k"] = maj
-    if extra:
-        changed["bayes_extra_trials"] = {str(doc_id): n for doc_id, n in extra.items()}
-    return changed
+
+def _lines(file: Path) -> int:
+    """Count the lines; -1 for a file that cannot be read or whose last line is cut."""
+    try:
+        with file.open("rb") as content:
+            ended = [line.endswith(b"\n") for line in content]
+    except OSError:
+        return -1
+    return len(ended) if all(ended) else -1

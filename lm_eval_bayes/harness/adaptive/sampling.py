@@ -81,7 +81,8 @@ class Sampling:
             if count > base
         }
         self._run.counted = base, extra
-        self._evaluation.count_trials(self._run.metadata(base, extra))
+        for task in self._evaluation.named_tasks.values():
+            task.count_trials(base, extra)
         by_question = zip(self._instances, self._trials.responses(self._counts), strict=True)
         by_id = {id(instance): responses for instance, responses in by_question}
         return ResponsesInTurn(self._clones, by_id, further="")

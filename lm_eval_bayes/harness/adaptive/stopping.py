@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_count, check_level, check_option
@@ -270,23 +271,22 @@ class Goal:
         fewest, most = outcomes.trials_range
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
-        posteriors, estimate, distinguishable = {"this run": posterior}, "", None
-        of_population: tuple[float | None, float | None] = (None, None)
+        posteriors, estimate = {"this run": posterior}, ""
+        further: dict[str, Any] = {}
         if self.baseline is not None:
             baseline = self.posterior(self.baseline[graded.task].outcomes)
             # it is finished, so its number of trials is not that of the interim analysis
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
             gap = pair_posterior(posterior, baseline)
             sides = posterior, posteriors[self.baseline_name]
-            distinguishable = are_distinguishable([sides], CONFIDENCE)
-            of_population = _population_separation(
+            further = _population_separation(
                 posterior, baseline, self.baseline[graded.task].outcomes
             )
+            further["distinguishable"] = are_distinguishable([sides], CONFIDENCE)
             estimate = f"difference {gap.mu:+.4f} (sd {gap.sigma:.4f}), "
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
-        further = low = high = None
         if self.width is not None and verdict is not None and not verdict.stop:
-            further, low, high = self._forecast(posterior)
+            further = self._forecast(posterior)
         return InterimAnalysis(
             task=graded.task,
             n_trials=graded.n_trials / graded.n_questions,
@@ -298,27 +298,26 @@ class Goal:
             high=interval.high,
             reached=verdict is not None and verdict.stop,
             reason="until the budget is used" if verdict is None else estimate + verdict.reason,
-            further=further,
-            further_low=low,
-            further_high=high,
             note=None if verdict is None else verdict.note,
-            population_z=of_population[0],
-            population_z_limit=of_population[1],
-            distinguishable=distinguishable,
+            **further,
         )
 
-    def _forecast(self, posterior: Posterior) -> tuple[int | None, int | None, int | None]:
+    def _forecast(self, posterior: Posterior) -> dict[str, Any]:
         """Forecast the further trials until the width is reached; their central 90% interval."""
         try:
             forecast = trials_needed(posterior, width=self.width or 0.0, max_trials=4096)
         except InvalidInputError:
-            return None, None, None
-        return forecast.additional, forecast.additional_low, forecast.additional_high
+            return {}
+        return {
+            "further": forecast.additional,
+            "further_low": forecast.additional_low,
+            "further_high": forecast.additional_high,
+        }
 
 
 def _population_separation(
     posterior: Posterior, baseline: Posterior, outcomes: Outcomes
-) -> tuple[float | None, float | None]:
+) -> dict[str, Any]:
     """Return z in the population of questions, now and after endless trials of these questions.
 
     Parameters
@@ -330,10 +329,11 @@ def _population_separation(
     """
     shared = SharedQuestions.of([baseline, posterior])
     if shared is None or posterior.learned is None:
-        return None, None
+        return {}
     shared = replace(shared, cluster_index=outcomes.cluster_index)
     difference, (sd, chance, _) = float(shared.difference[0, 1]), shared.spread
     # more trials of the same questions leave the variance between questions
     between = float(sd[0, 1] ** 2 - chance[0, 1] ** 2)
     limit = abs(difference) / between**0.5 if between > 1e-12 else None
-    return separation_in_sd(difference, float(sd[0, 1])), limit
+    z = separation_in_sd(difference, float(sd[0, 1]))
+    return {"population_z": z, "population_z_limit": limit}

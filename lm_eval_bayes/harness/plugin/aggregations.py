@@ -79,10 +79,6 @@ class Mean(float):
 class LoneValue(rows.RowValue):
     """A row that is reported by itself, without the others of its posterior."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Support pickling, for the gather over ranks."""
-        return LoneValue, (float(self), self.row, self.question)
-
 
 Items = Sequence[Any]
 

@@ -172,14 +172,10 @@ class ListedMetrics(ConfigurableTask):
             )
             raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
         known = aggregations.OPTIONS[function]
-        missing = [
-            option for option, is_needed in known.items() if is_needed and option not in given
-        ]
-        if missing:
-            sentence = f"task {name}: `aggregation: {function}` needs `{missing[0]}` beside it"
-            raise TaskConfigError(sentence, "missing", missing[0])
-        options = {option: given[option] for option in known if option in given}
-        for option in options:
+        for option, is_needed in known.items():
+            if is_needed and option not in given:
+                sentence = f"task {name}: `aggregation: {function}` needs `{option}` beside it"
+                raise TaskConfigError(sentence, "missing", option)
             self._metric_fn_kwargs[metric].pop(option, None)
         checks: dict[str, Callable[[Any], Any]] = {
             "k": lambda k: check_integer("k", k, 1, n),
@@ -191,7 +187,7 @@ class ListedMetrics(ConfigurableTask):
                 "bounds", pair, "be the lowest and the highest value", lambda low, high: low < high
             ),
         }
-        return {option: checks[option](value) for option, value in options.items()}
+        return {option: checks[option](given[option]) for option in known if option in given}
 
     def _answer_source(self, pipeline: Any) -> answers.AnswerSource:
         if self._grader != "exact_match":
@@ -270,7 +266,7 @@ class ListedMetrics(ConfigurableTask):
         )
         logged = {
             **measured_columns(raw, raw),
-            "outcomes": [int(category) for category, _, _ in graded],
+            "outcomes": list(record.outcomes),
             "answers": list(record.answers),
         }
         limit = completion_limit(self.config.generation_kwargs)

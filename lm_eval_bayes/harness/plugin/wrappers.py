@@ -51,7 +51,7 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
     for group in groups:
         check_group(group)
     with (
-        evaluating(arguments["lm"], by_own_name, named_tasks=tasks) as evaluation,
+        evaluating(arguments["lm"], tasks=by_own_name, named_tasks=tasks) as evaluation,
         seeded_trials(evaluation.model),
         _stored_trials_named(evaluation.model),
     ):

@@ -172,21 +172,20 @@ class RubricTask(RepeatedSamplingTask):
         responses = results[0]
         raw = [str(text) for text in getattr(responses, "raw", responses)]
         recorded = logged.get("signals", {})
+        sent: Any = getattr(getattr(responses, "instance", None), "args", ())
+        kwargs = sent[1] if len(sent) > 1 else self.config.generation_kwargs
         columns = trial_signals(
             raw,
             logged["outcomes"],
             recorded,
             binary=self.settings.binary,
-            max_gen_toks=_max_gen_toks(responses, self.config.generation_kwargs),
+            max_gen_toks=completion_limit(kwargs),
             think_end_token=(self.config.metadata or {}).get("think_end_token"),
         )
         for custom in self.rubrics.own:
             if custom.choose is not None:
                 columns[custom.column] = self._choose(custom, doc, raw, recorded, columns, logged)
-        logged["signals"] = {
-            **recorded,
-            **{name: values for name, values in columns.items() if name not in recorded},
-        }
+        logged["signals"] = {**recorded, **columns, **recorded}
         signals = rows.QuestionSignals(
             columns=columns,
             task=str(self.config.task),
@@ -244,10 +243,3 @@ class RubricTask(RepeatedSamplingTask):
 def _signals_from(names: Iterable[str]) -> frozenset[str]:
     """Return the signals of rubrics that come from what models log."""
     return frozenset(signal for name in names for signal in _RUBRIC_SIGNALS.get(name, ()))
-
-
-def _max_gen_toks(responses: object, generation_kwargs: Any) -> int | None:
-    instance = getattr(responses, "instance", None)
-    arguments: tuple[Any, ...] = getattr(instance, "args", ())
-    kwargs = arguments[1] if len(arguments) > 1 else generation_kwargs
-    return completion_limit(kwargs)

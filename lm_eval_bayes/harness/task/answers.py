@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias
 
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.interface import signals_of
+from lm_eval_bayes.harness.task.pipelines import probe_output
 from lm_eval_bayes.rubric.answers import THINK_END, final_part
 
 #: What gives the answer: the task's grader, the filter, the response itself, or nothing.
@@ -61,34 +62,13 @@ def answer_part(response: Any, think_end_token: object) -> Any:
     return response if marker is None else final_part(response, marker)
 
 
-def extracts(pipeline: Any, doc: Any) -> bool:
-    r"""Return whether a filter pipeline takes a part of a response.
-
-    It does not where a test response of several words comes back in full, up to case, white space
-    and what was added to it; programs that a filter completes are an example.
-
-    Parameters
-    ----------
-    pipeline : FilterEnsemble
-        The harness's object.
-    doc : dict
-        A question.
-    """
-    text = r"We add both. The answer is (B). Hence the final answer is $\boxed{2}$, at last."
-    probe = new_instance(doc, resps=[text])
-    try:
-        pipeline.apply([probe])
-        filtered = probe.filtered_resps[pipeline.name]
-        first = filtered if isinstance(filtered, str) else next(iter(filtered))
-    except Exception:
-        return True  # it needs another form of response, so it reads more than white space
-    return "".join(text.lower().split()) not in "".join(str(first).lower().split())
-
-
 def answer_source(
     pipeline: Any, doc: Any, *, runs_code: bool, matches_exactly: bool
 ) -> AnswerSource:
     """Return where the answers of a pipeline's responses come from, if not from the grader.
+
+    The filter extracts none where a test response of several words comes back in full, up to case,
+    white space and what was added to it; programs that a filter completes are an example.
 
     Parameters
     ----------
@@ -103,7 +83,13 @@ def answer_source(
     """
     if runs_code:
         return "none"
-    if extracts(pipeline, doc):
+    text = r"We add both. The answer is (B). Hence the final answer is $\boxed{2}$, at last."
+    try:
+        filtered = probe_output(pipeline, 1, doc, [text], "")
+    except TaskConfigError:
+        return "filter"  # it needs another form of response, so it reads more than white space
+    first = filtered if isinstance(filtered, str) else next(iter(filtered), "")
+    if "".join(text.lower().split()) not in "".join(str(first).lower().split()):
         return "filter"
     return "response" if matches_exactly else "none"
 

@@ -56,13 +56,18 @@ class MetricOutcome:
     takes_scores: bool = True
     has_problem: bool = False
 
-    def value(self, values: object) -> object:
-        """Return this metric's value in what grading one response gave.
+    def outcome(self, values: object) -> float:
+        """Return the category of a response, an integer, or its score.
+
+        Parameters
+        ----------
+        values : object
+            What grading the response gave.
 
         Raises
         ------
         TaskConfigError
-            If there is none.
+            If it has no value of this metric, or the value is neither.
         """
         if not isinstance(values, Mapping):
             sentence = (
@@ -77,17 +82,7 @@ class MetricOutcome:
                 "(choose one with bayes_metric)"
             )
             raise TaskConfigError(sentence, "missing-key", "process_results", self.name)
-        return values[self.name]
-
-    def outcome(self, values: object) -> float:
-        """Return the category of a response, an integer, or its score.
-
-        Raises
-        ------
-        TaskConfigError
-            If its value is neither.
-        """
-        value, label = self.value(values), f"task {self.task}: the metric `{self.name}`"
+        value, label = values[self.name], f"task {self.task}: the metric `{self.name}`"
         if not self.takes_scores:
             return category_of(value, len(self.settings.weights) - 1, label)
         score = score_of(value, self.settings.bounds, label)

@@ -95,15 +95,11 @@ def built(filter_list: Iterable[dict[str, Any]]) -> list[Any]:
 
 
 def _well_formed(filter_list: Any) -> bool:
-    def steps_are(steps: Any) -> bool:
-        return isinstance(steps, list) and all(
-            isinstance(step, dict) and "function" in step for step in steps
-        )
-
     return isinstance(filter_list, list) and all(
         isinstance(pipeline, dict)
         and isinstance(pipeline.get("name"), str)
-        and steps_are(pipeline.get("filter"))
+        and isinstance(pipeline.get("filter"), list)
+        and all(isinstance(step, dict) and "function" in step for step in pipeline["filter"])
         for pipeline in filter_list
     )
 

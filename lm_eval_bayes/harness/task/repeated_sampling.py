@@ -39,11 +39,11 @@ from lm_eval_bayes.harness.task.logged_fields import (
 from lm_eval_bayes.harness.task.protocol import prompt_of
 from lm_eval_bayes.harness.task.requests import (
     build_requests,
-    mark_pipelines,
     receive_responses,
     receive_stored,
     store_outcomes,
 )
+from lm_eval_bayes.harness.task.settings import metadata_with_trials
 from lm_eval_bayes.harness.task.trial_grades import GradedTrial, TrialGrader
 from lm_eval_bayes.runs.log_fields import cluster_label
 
@@ -99,8 +99,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._takes_list = takes_list(self._metric_fn_kwargs[self._outcome])
         if self._takes_list:
             self._metric_fn_kwargs[self._outcome]["k"] = [1]
-        self.grader = TrialGrader(self, self._outcome, self._values_of)
-        self._chosen: list[int] | None = None
+        self.grader = TrialGrader(self)
+        self.chosen: list[int] | None = None
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
         n_questions, extra = len(self.task_docs), dict(self.settings.extra_trials)
@@ -152,7 +152,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         results = []
         for text in texts:
             try:
-                results.append(self._values_of(doc, text))
+                results.append(self.values_of(doc, text))
             except LmEvalBayesError:
                 raise
             except Exception as error:
@@ -178,7 +178,7 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request per question."""
-        self._chosen = kwargs.get("samples") or None
+        self.chosen = kwargs.get("samples") or None
         build = super().build_all_requests
         build_requests(build, self, self.settings, self._yaml_generation_kwargs, kwargs)
 
@@ -193,21 +193,23 @@ class RepeatedSamplingTask(ConfigurableTask):
         if receive_stored(self._instances, self.settings, str(self.config.task), names):
             return
         receive_responses(self._instances, self.settings, str(self.config.task))
-        self._filter(self._instances)
+        self._filter(self._instances, names)
 
-    def _filter(self, instances: Sequence[Any], names: Sequence[str] | None = None) -> None:
+    def _filter(self, instances: Sequence[Any], names: Sequence[str]) -> None:
         marker = (self.config.metadata or {}).get("think_end_token")
         raw = [instance.resps for instance in instances]
         try:
             for instance in instances:
                 instance.resps = [answer_part(response, marker) for response in instance.resps]
             for pipeline in self._filters:
-                if names is None or pipeline.name in names:
+                if pipeline.name in names:
                     pipelines.apply(pipeline, instances, str(self.config.task))
         finally:
             for instance, responses in zip(instances, raw, strict=True):
                 instance.resps = responses
-        mark_pipelines(instances)
+        for instance in instances:
+            for name, filtered in instance.filtered_resps.items():
+                instance.filtered_resps[name] = Responses(filtered, instance, name)
 
     @property
     def reads_stored_texts(self) -> bool:
@@ -274,7 +276,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         for filtered, trials in self._grade_early(instance, responses):
             context = self._context(instance.doc, filtered)
             records.append(self.outcomes[0].record(trials, **context))
-            self._store_outcomes(filtered, records[-1])
+            store_outcomes(self, filtered, records[-1])
         first = records[0]
         if first.problem is not None or first.are_scores:
             sentence = first.problem or (
@@ -284,22 +286,17 @@ class RepeatedSamplingTask(ConfigurableTask):
             raise TaskConfigError(sentence, "range", "metric_list")
         return [int(outcome) for outcome in first.outcomes]
 
-    def count_trials(self, metadata: Mapping[str, Any]) -> None:
+    def count_trials(self, n: int, extra: Mapping[int, int]) -> None:
         """Change the number of trials of every question after sampling.
 
         Parameters
         ----------
-        metadata : mapping
-            The settings that depend on N, see :meth:`Settings.with_trials`, and others, which
-            are ignored.
+        n : int
+            N.
+        extra : mapping of int to int
+            Further trials of single questions.
         """
-        own, n = self.config.metadata, metadata["bayes_n"]
-        own.pop("bayes_extra_trials", None)
-        if isinstance(own.get("bayes_maj_k"), int) and own["bayes_maj_k"] > n:
-            del own["bayes_maj_k"]
-        for key in ("bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"):
-            if key in metadata:
-                own[key] = metadata[key]
+        own = self.config.metadata = metadata_with_trials(self.config.metadata, n, extra)
         for outcome in self.outcomes:
             outcome.settings = outcome.settings.with_trials(own)
         self.settings = self.outcomes[0].settings
@@ -347,12 +344,11 @@ class RepeatedSamplingTask(ConfigurableTask):
             return LoggedResult({"bypass": None}, measured, {"bypass": None})
         pipeline, doc_id = self._pipeline_of(responses), getattr(instance, "doc_id", None)
         trials = self.grader.grades(doc, dict(enumerate(responses)), pipeline, doc_id)
-        if doc_id is not None:
-            self.grader.forget(pipeline, doc_id)
+        self.grader.forget(pipeline, doc_id)
         context = self._context(doc, responses)
         records = [outcome.record(trials, **context) for outcome in self.outcomes]
         first = records[0]
-        self._store_outcomes(responses, first)
+        store_outcomes(self, responses, first)
         if first.problem is None:
             measured["scores" if first.are_scores else "outcomes"] = list(first.outcomes)
         if first.answer_source != "none":
@@ -379,13 +375,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             **endings(getattr(responses, "raw", responses)),
         }
 
-    def _store_outcomes(self, responses: Sequence[Any], record: rows.GradedResponses) -> None:
-        if record.problem is not None or record.are_scores:
-            return
-        task, version = str(self.config.task), str(self.VERSION)
-        store_outcomes(responses, record, task=task, version=version, chosen=self._chosen)
-
-    def _values_of(self, doc: Any, response: Any) -> Any:
+    def values_of(self, doc: Any, response: Any) -> Any:
         """Return what the task's own grading gives one response."""
         result = super().process_results(doc, [[response] if self._takes_list else response])
         return single_result(result, self._outcome)

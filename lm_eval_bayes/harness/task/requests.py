@@ -61,11 +61,6 @@ def build_requests(
     """
     arguments = with_chat_template(settings, {**arguments, "cache_requests": False})
     build(**arguments)
-    _repeat_requests(task, settings, original_kwargs)
-    task.protocol = protocol_of(task, settings, arguments)
-
-
-def _repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str, Any]) -> None:
     name, n = task.config.task, settings.n
     kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
     kwargs = checked_generation_kwargs(kwargs, n, name)
@@ -95,6 +90,7 @@ def _repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str
             "--use_cache stores sampled answers but never reads them back: a run that is stopped "
             "starts again from the first trial. The cache file only grows; leave the flag out."
         )
+    task.protocol = protocol_of(task, settings, arguments)
 
 
 def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -> None:
@@ -114,11 +110,10 @@ def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -
         # lone surrogate, which the JSON of an API may carry, would cost the whole log of samples
         n = settings.trials_of(instance.doc_id)
         instance.resps = list(map(loggable, instance.resps[:n]))
-    are_identical = (len(set(map(str, instance.resps))) == 1 for instance in instances)
-    if settings.n > 1 and instances and all(are_identical):
-        _warn_of_identical(settings.n, task)
+    are_identical = all(len(set(map(str, instance.resps))) == 1 for instance in instances)
     responses = [response for instance in instances for response in instance.resps]
-    _warn_of_empty(sum(not str(r).strip() for r in responses), len(responses), task)
+    n_empty = sum(not str(response).strip() for response in responses)
+    _warn_of(are_identical, n_empty, len(responses), settings.n, task)
 
 
 def receive_stored(
@@ -138,61 +133,44 @@ def receive_stored(
         instance.resps = StoredTexts(first.question, numbers)
         for name in pipelines:
             instance.filtered_resps[name] = Responses((), instance, name)
-    if settings.n > 1 and all(i.resps[0].question.identical for i in instances):
-        _warn_of_identical(settings.n, task)
-    _warn_of_empty(sum(r.question.n_empty for r, *_ in answered), sum(map(len, answered)), task)
+    questions = [responses[0].question for responses in answered]
+    are_identical = all(question.identical for question in questions)
+    n_empty = sum(question.n_empty for question in questions)
+    _warn_of(are_identical, n_empty, sum(map(len, answered)), settings.n, task)
     return True
 
 
-def _warn_of_identical(n: int, task: str) -> None:
-    """Warn that every question got the same answer N times: then N is 1 in truth."""
-    log.warning(
-        "%s: all %d answers to every question are identical, so these are not %d trials and "
-        "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
-        "one seed is used for every request, top_k=1, or the server caches answers.",
-        task,
-        n,
-        n,
-    )
-
-
-def _warn_of_empty(n_empty: int, n: int, task: str) -> None:
+def _warn_of(are_identical: bool, n_empty: int, n_responses: int, n: int, task: str) -> None:
+    """Warn of empty responses, and of N identical ones to every question: N is 1 then in truth."""
+    if are_identical and n > 1 and n_responses:
+        log.warning(
+            "%s: all %d answers to every question are identical, so these are not %d trials and "
+            "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
+            "one seed is used for every request, top_k=1, or the server caches answers.",
+            *(task, n, n),
+        )
     if n_empty:
-        log.warning("%s: %d of %d responses are empty", task, n_empty, n)
+        log.warning("%s: %d of %d responses are empty", task, n_empty, n_responses)
 
 
 # -- after the filters ---------------------------------------------------------------------------
 
 
-def mark_pipelines(instances: Sequence[Any]) -> None:
-    """Let the filtered responses of every question know their request and their filter."""
-    for instance in instances:
-        for name, filtered in instance.filtered_resps.items():
-            instance.filtered_resps[name] = Responses(filtered, instance, name)
-
-
-def store_outcomes(
-    responses: Sequence[Any],
-    graded: GradedResponses,
-    *,
-    task: str,
-    version: str,
-    chosen: Sequence[int] | None,
-) -> None:
-    """Store the outcomes of one question's trials; a failure is logged and raises nothing.
+def store_outcomes(task: Any, responses: Sequence[Any], graded: GradedResponses) -> None:
+    """Store the categories of one question's trials; a failure is logged and raises nothing.
 
     Parameters
     ----------
+    task : RepeatedSamplingTask
+        The task.
     responses : sequence
         The filtered responses. Without their raw ones, as when somebody grades a response by
         hand, or without a store, nothing is stored.
     graded : GradedResponses
-        Their grades.
-    task, version : str
-        The task.
-    chosen : sequence of int, optional
-        The questions that `--samples` chose, which the harness numbers anew.
+        Their grades. Scores are not stored.
     """
+    if graded.problem is not None or graded.are_scores:
+        return
     if not isinstance(responses, Responses) or len(responses.raw) != len(graded.outcomes):
         return
     stored = [stored_trial(response) for response in responses.raw]
@@ -206,17 +184,19 @@ def store_outcomes(
             key, number = entry[1].key, entry[1].trial
             trials[key, number] = GradedTrial(key, number, int(outcome), answer, error)
     instance, cluster = responses.instance, None
-    doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
+    doc_id, name = instance.doc_id, str(task.config.task)
+    if task.chosen is not None:  # by --samples, and the harness numbers them anew
+        doc_id = sorted(set(task.chosen))[doc_id]
     if graded.settings.cluster is not None and graded.cluster is not None:
         cluster = Cluster(graded.settings.cluster, graded.cluster)
     try:
         digest = doc_hash(instance.doc)
     except (TypeError, ValueError) as error:  # JSON cannot hold the document; no row needs it
-        log.warning("%s: a question's outcomes cannot be stored: %s", task, error)
+        log.warning("%s: a question's outcomes cannot be stored: %s", name, error)
         return
     question = GradedQuestion(doc_id, digest, tuple(trials.values()), cluster)
-    categories = len(graded.settings.weights)
-    sink.add_outcomes(GradedTask(task, version, responses.pipeline, categories, (question,)))
+    of_task = (name, str(task.VERSION), responses.pipeline, len(graded.settings.weights))
+    sink.add_outcomes(GradedTask(*of_task, (question,)))
 
 
 def doc_hash(doc: Any) -> str:

@@ -42,8 +42,12 @@ Grading = tuple[float, "str | None", "str | None"]
 #: What has rows: a posterior four, the mean with its sd two, another number or text one.
 Result: TypeAlias = "api.Posterior | Estimate | float | str"
 
-#: Rows that are printed where they are not 0: shares of the trials.
-SHARES = ("cut_off_share", "empty_share", "grading_error_share")
+#: Rows that are printed where they are not 0: shares of the trials, by what counts a question's.
+SHARES: Mapping[str, Callable[[GradedResponses], int]] = {
+    "cut_off_share": lambda question: question.n_cut_off,
+    "empty_share": lambda question: question.n_empty,
+    "grading_error_share": lambda question: sum(e is not None for e in question.errors),
+}
 
 #: Names of rows in the YAML of a group, where N is known only at run time.
 HBAYES_AT_N, BAYES_AT_N, AVG_AT_N = "hbayes@{n}", "bayes@{n}", "avg@{n}"
@@ -138,7 +142,7 @@ class RowValue(float):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling, for the gather over ranks."""
-        return RowValue, (float(self), self.row, self.question)
+        return type(self), (float(self), self.row, self.question)
 
 
 class RowNumber(float):
@@ -358,13 +362,8 @@ class TrialTable(Table):
         return found
 
     def _share(self, name: str) -> float:
-        n_of = {
-            "cut_off_share": lambda q: q.n_cut_off,
-            "empty_share": lambda q: q.n_empty,
-            "grading_error_share": lambda q: sum(error is not None for error in q.errors),
-        }[name]
         n_trials = sum(len(question.outcomes) for question in self.questions)
-        return sum(map(n_of, self.questions)) / n_trials if n_trials else 0.0
+        return sum(map(SHARES[name], self.questions)) / n_trials if n_trials else 0.0
 
     def notes(self) -> Iterator[str]:
         """Yield warnings about the numbers."""

@@ -200,6 +200,33 @@ class Settings(Record):
         return replace(self, **_of_trials(metadata, metadata["bayes_n"]))
 
 
+def metadata_with_trials(
+    metadata: Mapping[str, Any], n: int, extra: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return metadata at another N: with the further trials of questions, and every k that fits N.
+
+    Examples
+    --------
+    >>> metadata_with_trials({"bayes_k": [1, 8, 64], "a": 1}, 16, {})
+    {'a': 1, 'bayes_n': 16, 'bayes_k': [1, 8]}
+    >>> metadata_with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {3: 2})
+    {'bayes_n': 4, 'bayes_k': [1], 'bayes_extra_trials': {'3': 2}}
+    """
+    own = {"bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"}
+    changed = {name: value for name, value in metadata.items() if name not in own}
+    changed["bayes_n"] = n
+    ks = metadata.get("bayes_k")
+    if ks is not None:
+        ks = ks if isinstance(ks, (list, tuple)) else [ks]
+        changed["bayes_k"] = [k for k in ks if not isinstance(k, int) or k <= n] or [1]
+    maj = metadata.get("bayes_maj_k")
+    if isinstance(maj, int) and maj <= n:
+        changed["bayes_maj_k"] = maj
+    if extra:
+        changed["bayes_extra_trials"] = {str(doc_id): trials for doc_id, trials in extra.items()}
+    return changed
+
+
 def _of_trials(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
     """Return the settings that depend on N."""
     return {

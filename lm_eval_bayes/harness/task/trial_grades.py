@@ -47,18 +47,14 @@ class TrialGrader:
     Parameters
     ----------
     task : RepeatedSamplingTask
-        The task.
-    metric : str
-        Its first metric.
-    values_of : callable
-        Returns what the task's own grading gives one response to a document, by metric.
+        The task, which is graded by its first metric.
     """
 
-    def __init__(self, task: Any, metric: str, values_of: Callable[[Any, Any], Any]) -> None:
-        self._task, self._metric, self._values_of = task, metric, values_of
+    def __init__(self, task: Any) -> None:
+        self._task, self._metric = task, task.outcomes[0].name
         self.runs_code = bool(getattr(task, "UNSAFE_CODE", False))
         # of trials that were graded early: hash of the response and grade, by filter and question
-        self._early: dict[tuple[str, int], dict[int, tuple[int, GradedTrial]]] = {}
+        self._early: dict[tuple[str, int | None], dict[int, tuple[int, GradedTrial]]] = {}
         self._shared: dict[str, GradedTrial] = {}
         self._sources: dict[str, answers.AnswerSource] = {}
         self._n_failures: Counter[str] = Counter()
@@ -67,13 +63,14 @@ class TrialGrader:
         self, doc: Any, responses: Mapping[int, Any], pipeline: str, doc_id: int | None
     ) -> list[GradedTrial]:
         """Grade filtered responses to a question, by trial, that were not graded early."""
-        early, grades = self._early.get((pipeline, doc_id or 0), {}), {}
-        for number, response in responses.items() if doc_id is not None else ():
-            key, grade = early.get(number, (None, None))
-            if grade is not None and key == _hash_of(response):
-                grades[number] = grade
+        early = self._early.get((pipeline, doc_id), {})
+        grades = {
+            number: early[number][1]
+            for number, response in responses.items()
+            if number in early and early[number][0] == _hash_of(response)
+        }
         new = {number: r for number, r in responses.items() if number not in grades}
-        values_of = partial(self._values_of, doc)
+        values_of = partial(self._task.values_of, doc)
         graders: list[Callable[[], Any]] = [partial(values_of, r) for r in new.values()]
         if self.runs_code and new:
             graders = programs.graders(values_of, list(new.values()))
@@ -92,7 +89,7 @@ class TrialGrader:
             held[number] = _hash_of(response), self._shared.setdefault(repr(grade), grade)
         return grades
 
-    def forget(self, pipeline: str, doc_id: int) -> None:
+    def forget(self, pipeline: str, doc_id: int | None) -> None:
         """Drop the early grades of a question."""
         self._early.pop((pipeline, doc_id), None)
 
