@@ -110,10 +110,9 @@ FORMATS: tuple[Format, ...] = (
     Format("verifiers, traces", "traces.jsonl, or its folder", verifiers_traces, ("traces.jsonl",)),
     Format(
         "SWE-bench",
-        "MODEL.RUN.json, report.json of an instance, or a folder of them",
+        "MODEL.RUN.json, or a folder of them",
         swe_bench_report,
-        ("report.json",),
-        "*.json",
+        beside="*.json",
     ),
     Format(
         "tau2-bench, tau-bench", "results .json, folders", tau_bench, ("results.json",), "*.json"

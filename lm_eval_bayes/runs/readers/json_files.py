@@ -16,7 +16,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, fields_in_words
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import unreadable
-from lm_eval_bayes.runs.readers.protocol import Advance, Query
+from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.
@@ -43,7 +43,7 @@ def beginning(file: Path, n_bytes: int = 4096) -> bytes:
         return b""
 
 
-def load_json(file: Path, advance: Advance = lambda n_bytes: None) -> Any:
+def load_json(file: Path) -> Any:
     """Return the content of a JSON file.
 
     Raises
@@ -52,12 +52,10 @@ def load_json(file: Path, advance: Advance = lambda n_bytes: None) -> Any:
         If it cannot be read, is too large, or is no JSON.
     """
     try:
-        size = file.stat().st_size
-        if size > LARGEST:
+        if file.stat().st_size > LARGEST:
             raise broken(file, f"more than {LARGEST:,} bytes")
         with open_bytes(file) as opened:
             raw = opened.read()
-        advance(size)
     except UNREADABLE as error:
         raise unreadable(error, file) from None
     return parsed(raw, file)

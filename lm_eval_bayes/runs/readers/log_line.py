@@ -19,6 +19,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.trials import Question, Trials, floats
+from lm_eval_bayes.stats import IntArray
 
 #: Fields of a document that hold the text of the question.
 _QUESTION = ("problem", "question", "Question", "query", "goal", "sentence")
@@ -110,12 +111,11 @@ class LogLine:
 
     def question(
         self,
-        categories: Sequence[int],
+        categories: Sequence[int] | IntArray,
         recorded: Mapping[str, Sequence[Any]] = MappingProxyType({}),
-        counts: tuple[int, ...] | None = None,
         **columns: Any,
     ) -> tuple[Question, Trials]:
-        """Return the question, identified by its document, with its trials or counts of them.
+        """Return the question, identified by its document, with its trials.
 
         The hash of a document is that of the harness, which older ones do not log.
         """
@@ -137,9 +137,7 @@ class LogLine:
             columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
         measured = {k: floats(v) for k, v in recorded.items() if k not in ("trial", "seed")}
         columns["measured"] = {name: c for name, c in measured.items() if c is not None}
-        question = Question(
-            id, self.question_text, prompt_hash, self.doc_id, self.cluster, counts=counts
-        )
+        question = Question(id, self.question_text, prompt_hash, self.doc_id, self.cluster)
         return question, Trials.of_question(categories, numbers, **columns)
 
     def broken(self, reason: str, rule_id: Rule = "damaged") -> InvalidInputError:

@@ -59,11 +59,9 @@ def read(file: Path, query: Query) -> FileContents:
         for graded in store.outcomes_of():
             by_task.setdefault(graded.task, []).append(graded)
         chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
-        bytes_each = file.stat().st_size // max(1, sum(len(task.questions) for task in chosen))
         for graded in chosen:
             for model, sampling in graded.series:
                 runs += _runs(file, store, graded.of(model, sampling), query, warnings)
-            query.advance(bytes_each * len(graded.questions))
         n_ungraded = store.n_ungraded()
     if not runs:
         rule = (
@@ -210,7 +208,9 @@ def _rows(
             "filter": graded.filter,
             "outcomes": [trial.outcome for trial in trials],
             "answers": [trial.answer for trial in trials],
-            "grading_error_notes": {str(t.trial): t.error for t in trials if t.error is not None},
+            "grading_error_notes": {
+                str(i): t.error for i, t in enumerate(trials) if t.error is not None
+            },
             "signals": {**logged_signals(stored, own), "trial": numbers},
         }
         if len(present) == len(stored):

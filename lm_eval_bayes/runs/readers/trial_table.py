@@ -12,7 +12,6 @@ from typing import Any
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.readers.column_names import find_columns, is_trial_table, other_columns
 from lm_eval_bayes.runs.readers.conversations import written
@@ -23,7 +22,6 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     TrialColumns,
     partial_runs,
     record_key,
-    trial_numbers,
 )
 from lm_eval_bayes.runs.readers.trial_texts import one_text, place, texts_log
 from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurements
@@ -111,7 +109,7 @@ def read(file: Path, query: Query) -> FileContents:
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
-    rows = rows_of(file, wanted, query.advance)
+    rows = rows_of(file, wanted)
     by_name = columns_of(uniform(rows, names), wanted)
     once = [name for name, times in Counter(names).items() if times == 1]
     again = partial(rows_of, file, once, unique_keys=False)
@@ -175,21 +173,19 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         texts=table.texts,
         places=places,
     )
-    labels: dict[str, Any] = {}
-    if trials.trial is not None:
-        are_numbers = int(trial_numbers(trials.trial).max()) < UNNUMBERED  # no seeds, no hashes
-        labels["first_label"] = 0 if are_numbers else None
-    elif "response" in columns:  # without texts, equal rows tell nothing
+    if trials.trial is None and "response" in columns:  # without texts, equal rows tell nothing
         trials.records = list(map(record_key, table.again()))
-    runs = partial_runs(trials, file, query, metric=columns["score"], **labels)
+    runs = partial_runs(trials, file, query, metric=columns["score"])
     warnings = _warnings(table, "question" in query.columns)
     read = [k for k in columns if k not in _ON_DEMAND or table.texts is not None]
     return FileContents(
         runs,
         tuple(dict.fromkeys(run.task for run in runs)),
         warnings=tuple(f"{file.name}: {warning}" for warning in warnings),
-        notes=tuple(f"{file.name}: {note}" for note in table.notes),
-        columns=(file.name, ", ".join(f"{kind}={columns[kind]}" for kind in read)),
+        notes=(
+            f"columns of tables: {', '.join(f'{kind}={columns[kind]}' for kind in read)}",
+            *(f"{file.name}: {note}" for note in table.notes),
+        ),
     )
 
 

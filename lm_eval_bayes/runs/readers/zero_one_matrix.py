@@ -68,7 +68,6 @@ def read(file: Path, query: Query) -> FileContents:
     """
     matrices_of = matrices_of_arrays if file.suffix in ARRAYS else matrices_of_csv
     rows, weights, notes = matrices_of(file, query)
-    query.advance(file.stat().st_size)
     runs = []
     for (model, task), of_run in rows.items():
         parts = [(Question(id), _present(values)) for id, values in of_run.items()]

@@ -18,7 +18,7 @@ from lm_eval_bayes.store.trial_store import TrialStore
 FILES = {
     "inspect_ai": ("inspect_ai", "*.eval", "*.json"),
     "verifiers, traces": ("verifiers_traces", "**/traces.jsonl"),
-    "SWE-bench": ("swe_bench", "*.json", "**/report.json"),
+    "SWE-bench": ("swe_bench", "*.json"),
     "tau2-bench, tau-bench": ("tau2", "*.json"),
     "Harbor, terminal-bench": ("harbor", "letters/*"),
     "evalscope": ("evalscope", "*/reviews/*/*.jsonl"),

@@ -200,7 +200,7 @@ def test_what_would_be_left_out_without_a_word_is_refused(tmp_path):
     (tmp_path / "column.csv").write_text("question,trial_1,trial_2,trial_2\na,1,0,0\nb,0,1,1\n")
     rows = [{"question": "q", "score": 1}]
     (tmp_path / "two.json").write_text(json.dumps({"results": rows, "results_hard": rows}))
-    rules = {"two.npz": "conflict", "column.csv": "duplicate", "two.json": "format"}
+    rules = {"two.npz": "conflict", "column.csv": "duplicate", "two.json": "path"}
     for name, rule in rules.items():
         with refused("RUN", rule):
             read_runs([tmp_path / name], task="aime")

@@ -285,7 +285,6 @@ def test_the_columns_of_tables_that_are_alike_are_noted_once(tmp_path):
         file.write_text(f"model,item,pass\nm{n},a,1\nm{n},b,0\n")
     (note,) = read_runs(files, columns={"score": "pass"}).notes
     assert "question=item, model=model, score=pass" in note
-    assert "3 more" in note
 
 
 # -- columns that hold no numbers, and which columns are read ------------------------------------
@@ -331,17 +330,6 @@ def test_columns_of_counts_that_are_not_read_are_named(read):
     assert read("source,id,c,n,cluster\nx,1,2,4,a\n").notes[0].endswith(": source")
     lines = '{"id": 1, "c_a": 2, "n": 4, "difficulty": "hard"}\n'
     assert read(lines, "c.jsonl").notes[0].endswith(": difficulty")
-
-
-@pytest.mark.parametrize(
-    ("models", "n_warnings"),
-    [(("Model", "model"), 1), (("CAF\u00c9", "cafe\u0301"), 1), (("model", "model-2"), 0)],
-)
-def test_names_of_models_that_look_alike_are_warned_of(read, models, n_warnings):
-    lines = [f"{m},{q},{s}\n" for m in models for q, s in (("a", 0), ("b", 1))]
-    saved = read("model,question,score\n" + "".join(lines))
-    assert [run.model for run in saved.runs] == list(models)
-    assert len(saved.warnings) == n_warnings
 
 
 # -- answers ---------------------------------------------------------------------------------------
