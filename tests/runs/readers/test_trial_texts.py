@@ -17,10 +17,10 @@ from _support.errors import refused
 from _support.tables import write_rows
 from _support.tool_logs import DATA, content_of, rows_of, write_lines
 
-from lm_eval_bayes.runs.judged_trials import files_to_judge
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.verifiers.judged_trials import files_to_judge
 
 
 def texts_of(*paths, **query):
