@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import number
+from lm_eval_bayes.runs.log_fields import number
 
 #: For every kind of column its names in lower case, the most telling one first.
 ALIASES: Mapping[str, tuple[str, ...]] = {

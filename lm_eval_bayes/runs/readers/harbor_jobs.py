@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import join_words
-from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.log_fields import mapping, number
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,

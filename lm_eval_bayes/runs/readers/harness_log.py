@@ -15,7 +15,7 @@ from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, generated_texts, right_answers
+from lm_eval_bayes.runs.log_fields import cluster_label, generated_texts, mapping, right_answers
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.provenance import (
@@ -24,7 +24,6 @@ from lm_eval_bayes.runs.provenance import (
     greedy,
     groups_of,
     identifying_arguments,
-    mapping,
     provenance_of,
 )
 from lm_eval_bayes.runs.readers.file_access import files_beside

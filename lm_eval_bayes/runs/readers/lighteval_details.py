@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
-from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of, text_of
 from lm_eval_bayes.runs.readers.log_file import LogFile

@@ -14,9 +14,8 @@ import numpy as np
 
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.log_fields import generated_texts
+from lm_eval_bayes.runs.log_fields import generated_texts, mapping
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
-from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.trials import Question, Trials, floats
 from lm_eval_bayes.stats import IntArray

@@ -12,7 +12,8 @@ import numpy as np
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes._util.validation import MOST_TRIALS, as_real
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import LoggedTask, mapping
+from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query

@@ -133,16 +133,10 @@ def parsed(content: bytes, file: Path, where: str = "", *, unique_keys: bool = T
 
 
 def damage(error: Exception, content: bytes) -> str:
-    """Return why a text cannot be read, with what to do about its encoding."""
-    if b"\x00" in content:
-        return "NUL bytes, as in UTF-16; convert it to UTF-8, as by iconv -f UTF-16LE -t UTF-8"
-    if isinstance(error, UnicodeDecodeError):
-        return "bytes that are not UTF-8; convert it, as by iconv -f WINDOWS-1252 -t UTF-8"
-    if isinstance(error, RecursionError):
-        return "values nested hundreds deep"
-    if isinstance(error, json.JSONDecodeError):
-        return f"incomplete or damaged JSON, {error.msg} at character {error.pos + 1:,}"
-    return str(error)
+    """Return why a text cannot be read."""
+    if b"\x00" in content or isinstance(error, UnicodeDecodeError):
+        return "bytes that are not UTF-8; convert it, as by iconv -f UTF-16LE -t UTF-8"
+    return "values nested hundreds deep" if isinstance(error, RecursionError) else str(error)
 
 
 class RepeatedKeyError(ValueError):

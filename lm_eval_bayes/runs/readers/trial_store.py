@@ -11,9 +11,10 @@ from typing import Any
 from lm_eval_bayes._util.hashing import model_hash
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import number
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
-from lm_eval_bayes.runs.provenance import LoggedTask, number
+from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.harness_log import Samples, runs_of_samples
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query

@@ -24,7 +24,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     record_key,
 )
 from lm_eval_bayes.runs.readers.trial_texts import one_text, place, texts_log
-from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurements
+from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurement
 
 #: A table that would do, shown where one is refused.
 EXAMPLE = "question,trial,score / q1,0,1 / q1,1,0"
@@ -154,7 +154,6 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     """
     file, columns = table.file, table.columns
     places = _split_lists(table)
-    _read_measurements(table)
     if "model" not in query.columns:
         _tell_agents_apart(table)
     _choose_answers(table)
@@ -169,7 +168,7 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         category=table["category"] or None,
         text=table["text"] or None,
         answer=table["answer"] or None,
-        measured={kind: table[kind] for kind in _MEASURED if kind in columns},
+        measured=_measured(table),
         texts=table.texts,
         places=places,
     )
@@ -250,16 +249,17 @@ def _choose_answers(table: TrialTable) -> None:
     del table.columns["answer"]
 
 
-def _read_measurements(table: TrialTable) -> None:
-    """Read columns of measurements; leave out those with a value that is none."""
+def _measured(table: TrialTable) -> dict[str, list[float | None]]:
+    """Return the columns of measurements, without those that have a value that is none."""
+    measured = {}
     for kind in [kind for kind in _MEASURED if kind in table.columns]:
-        name, values = table.columns[kind], table[kind]
-        table.by_name[name], wrong = measurements(values)
-        if wrong is not None:
-            value = f"{one_line(repr(values[wrong]), 40)} in row {wrong + 1}"
-            why = f"{value} is no number of at least 0"
-            table.notes.append(f"the column {name} ({kind}) is left out: {why}")
-            del table.columns[kind]
+        measured[kind] = list(map(measurement, table[kind]))
+        both = zip(table[kind], measured[kind], strict=True)
+        if wrong := [v for v, number in both if number is None and not is_missing(v)]:
+            why = f"{one_line(repr(wrong[0]), 40)} is no number of at least 0"
+            table.notes.append(f"the column {table.columns.pop(kind)} ({kind}) is left out: {why}")
+            del measured[kind]
+    return measured
 
 
 def _tell_agents_apart(table: TrialTable) -> None:

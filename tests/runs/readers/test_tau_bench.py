@@ -141,7 +141,7 @@ def test_a_field_of_the_tasks_names_clusters(tmp_path, content):
         task["ticket"] = "new" if task["id"].startswith("create") else "old"
     (run,) = read_runs([written(tmp_path, content)], cluster="ticket").runs
     assert run.clusters == ("new", "old", "old", "old")
-    with refused("cluster", "conflict", "topic"):
+    with refused("cluster", "choice", "topic"):
         read_runs([AIRLINE], cluster="topic")
 
 

@@ -257,7 +257,7 @@ def test_scores_have_no_clusters(read):
         ("agent,run,resolved\na,1,1\na,2,0\n", "missing-column", None),
         ("question,epoch1,epoch2,error\na,1,0,0\n", "conflict", "epoch1, epoch2, error"),
         ("id,accuracy,n\na,0.5,64\n", "range", None),
-        ("id,trial_1,trial_2\nq1,85%,1\n", "range", None),
+        ("id,trial_1,trial_2\nq1,85%,1\n", "format", None),
         ("question,score\na,85%\n", "format", "'85%' in row 1"),
         ("question;score\na;0,85\n", "format", "'0,85' in row 1"),
         ("question,score\na,1\na\n", "shape", "1 cells in line 3, 2 in the first"),
@@ -307,7 +307,7 @@ def test_measurements_that_are_no_numbers_are_named(tmp_path, ending, wrong):
     saved = read_runs([write_rows(path, rows)])
     assert set(saved.runs[0].measured) == {"cost"}
     assert "output_tokens" in saved.notes[1]
-    assert "row 3" in saved.notes[1]
+    assert "is left out" in saved.notes[1]
 
 
 def test_all_columns_that_are_read_are_named(tmp_path, read):
