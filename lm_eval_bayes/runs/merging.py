@@ -93,7 +93,7 @@ def _fits(first: PartialRun, second: PartialRun) -> bool:
     """Return whether partial runs of one name have one model, its settings, and one prompt each."""
     prompts = {question.id: question.prompt for question in first.questions if question.prompt}
     return _same_model(first, second) and all(
-        prompts.get(question.id, question.prompt) in (question.prompt, "") or not question.prompt
+        not question.prompt or prompts.get(question.id, question.prompt) == question.prompt
         for question in second.questions
     )
 
@@ -122,11 +122,10 @@ class _Merger:
 
     def merge_all(self, partials: Sequence[PartialRun]) -> PartialRun:
         """Merge partial runs: of a folder the newest file, and what older ones add."""
-        folders = [partial.folder for partial in partials]
-        first = {folder: number for number, folder in reversed(list(enumerate(folders)))}
-        # the files of a folder where its first one is, the newest before the others
-        by_age = sorted(partials, key=_age, reverse=True)
-        ordered = sorted(by_age, key=lambda p: first[p.folder] if p.folder else partials.index(p))
+        folders: dict[object, list[PartialRun]] = {}
+        for partial in partials:
+            folders.setdefault(partial.folder or partial.source, []).append(partial)
+        ordered = [p for group in folders.values() for p in sorted(group, key=_age, reverse=True)]
         merged = ordered[0]
         for number, partial in enumerate(ordered[1:], 1):
             is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}

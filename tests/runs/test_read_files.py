@@ -339,7 +339,7 @@ def test_the_newest_version_of_a_task_in_a_store_counts(tmp_path):
     saved = read_runs([path])
     assert saved.runs[0].provenance.versions["task"] == "10.0"
     assert saved.runs[0].n_trials == 3
-    assert "9.0" in saved.warnings[0]
+    assert "10.0" in saved.warnings[0]
 
 
 def test_a_store_that_nobody_graded(tmp_path):

@@ -253,8 +253,7 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
         score = _score(value, words)
         if score is None or score < low - slack or score > high + slack:
             rule = f"be scores from {low:g} to {high:g} in {file}"
-            rule += "" if words is not _WORDS else ", or words such as true and false"
-            rule += "" if query.bounds else " (other scales: --bounds LOW:HIGH)"
+            rule += "" if query.bounds else ", or words such as true (other scales: --bounds)"
             shown = repr(str(value).strip()) if score is None else one_line(value, 40)
             rule_id: Rule = "format" if score is None else "range"
             raise InvalidInputError.of("RUN", rule_id, rule, f"{shown} in row {row + 1}")

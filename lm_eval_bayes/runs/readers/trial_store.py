@@ -91,15 +91,11 @@ def _choose(
     filter = query.filter or filters[0]
     candidates = [task for task in tasks if task.filter == filter]
     newest = max(candidates, key=lambda t: (number(t.version) or 0.0, t.version, len(t.questions)))
-    for task in candidates:
-        if task is not newest:
-            warnings.append(
-                f"{path}: the grades of task {name} in version {task.version} with "
-                f"{task.categories} categories were left out; version {newest.version} with "
-                f"{newest.categories} counts"
-            )
-    if len(filters) > 1 and query.filter is None:
-        warnings.append(f"{path}: filter {filter} of task {name} was counted (--filter)")
+    if len(tasks) > 1:
+        warnings.append(
+            f"{path}: of the {len(tasks)} gradings of task {name} that of version {newest.version} "
+            f"with {newest.categories} categories by filter {filter} counts (--filter)"
+        )
     return newest
 
 
