@@ -199,12 +199,7 @@ def _is_below(file: str, path: str) -> bool:
 def _of_one_kind(partials: Sequence[PartialRun]) -> list[PartialRun]:
     """Return the runs with scores of 0 and 1 as scores where others of the task have others."""
     scored = {(p.task, p.metric) for p in partials if p.scored and p.weights == (0.0, 1.0)}
-    return [
-        with_scores(partial)
-        if (partial.task, partial.metric) in scored and not partial.scored
-        else partial
-        for partial in partials
-    ]
+    return [with_scores(p) if (p.task, p.metric) in scored else p for p in partials]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -253,7 +253,8 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
         score = _score(value, words)
         if score is None or score < low - slack or score > high + slack:
             rule = f"be scores from {low:g} to {high:g} in {file}"
-            rule += "" if query.bounds else ", or words such as true (other scales: --bounds)"
+            if not query.bounds:
+                rule += ", or words such as true and false (other scales: --bounds LOW:HIGH)"
             shown = repr(str(value).strip()) if score is None else one_line(value, 40)
             rule_id: Rule = "format" if score is None else "range"
             raise InvalidInputError.of("RUN", rule_id, rule, f"{shown} in row {row + 1}")
