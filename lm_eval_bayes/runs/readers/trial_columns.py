@@ -140,9 +140,10 @@ def partial_runs(
     counted_wrong = np.isnan(scores) & (query.unscored == "wrong")
     scores[counted_wrong] = bounds[0]
     table = _table(columns, scores, file)
-    remark = objects(columns.remark or [None] * n)
-    remark[counted_wrong] = "without a score counted as wrong (--unscored wrong)"
-    table = replace(table, remark=remark)
+    if any(columns.remark or ()) or counted_wrong.any():
+        remark = objects(columns.remark or [None] * n)
+        remark[counted_wrong] = "without a score counted as wrong (--unscored wrong)"
+        table = replace(table, remark=remark)
     stem = plain_name(file).stem if file.suffix else file.name
     models = _names("model", columns.model, n, file, stem)
     tasks = _names("task", columns.task, n, file, query.task or UNNAMED)
