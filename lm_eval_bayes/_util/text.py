@@ -335,25 +335,6 @@ def begins_with_count(sentence: str) -> bool:
     return re.match(r"(in all )?\d", sentence) is not None
 
 
-def add_counts(first: str, second: str) -> str | None:
-    """Return the sum of two sentences that are each about a number of trials; None of others.
-
-    Examples
-    --------
-    >>> add_counts("1 trial ended in an error", "1,200 trials ended in an error")
-    '1,201 trials ended in an error'
-    >>> add_counts("1 trial left out", "in all 2 trials left out")
-    'in all 3 trials left out'
-    >>> add_counts("1 trial ended in an error", "1 trial ended early") is None
-    True
-    """
-    parts = [re.fullmatch(r"(in all )?(\d[\d,]*) trials?\b(.*)", text) for text in (first, second)]
-    if parts[0] is None or parts[1] is None or parts[0][3] != parts[1][3]:
-        return None
-    n = sum(int(part[2].replace(",", "")) for part in parts if part is not None)
-    return f"{parts[0][1] or parts[1][1] or ''}{plural(n, 'trial')}{parts[0][3]}"
-
-
 def shorten_middle(text: str, longest: int) -> str:
     """Return a text of at most so many characters, with "…" in place of its middle.
 

@@ -79,8 +79,7 @@ def read_frame(
     with errors_of("frame", "frame"):
         check_columns(list(by_name), kinds)
         contents = table_contents(table, query, model)
-    of_columns = f"columns of {': '.join(contents.columns)}"
-    notes = (of_columns, *contents.notes, *contents.warnings)
+    notes = (*contents.notes, *contents.warnings)
     partials = [replace(run, notes=(*notes, *run.notes)) for run in contents.runs]
     runs, _, _ = merge_runs(partials, dedupe=None, by_path=False, argument="frame")
     return runs

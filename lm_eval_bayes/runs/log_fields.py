@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
-from lm_eval_bayes._util.text import join_words, one_line
+from lm_eval_bayes._util.text import one_line
 
 #: Fields that an error names, and the longest text of one that may be the name of a cluster.
 _MOST_FIELDS, _LONGEST_LABEL = 12, 80
@@ -53,29 +54,6 @@ def protocol_label(protocol: object) -> str:
     return one_line(label, _LONGEST_PROTOCOL)
 
 
-def fields_in_words(documents: Iterable[object]) -> str:
-    """Return the fields of documents that may name clusters as a choice, the first of many.
-
-    They are short texts of one line, and numbers.
-
-    Examples
-    --------
-    >>> fields_in_words([{"contest": "I", "tags": ["a"]}, {"contest": "I", "year": 2025}])
-    'contest or year'
-    >>> fields_in_words([])
-    ''
-    """
-    names: dict[str, None] = {}
-    for doc in documents:
-        for name in doc if isinstance(doc, Mapping) else ():
-            label = cluster_label(doc, name) or ""
-            if 0 < len(label) <= _LONGEST_LABEL and "\n" not in label and isinstance(name, str):
-                names[one_line(name, 40)] = None
-    if len(names) > _MOST_FIELDS:
-        return ", ".join([*list(names)[:_MOST_FIELDS], "…"])
-    return join_words(list(names), "or")
-
-
 def generated_texts(row: Mapping[str, Any]) -> list[str] | None:
     """Return the texts that were generated for a question, None where there are none."""
     responses = row.get("resps")
@@ -98,3 +76,19 @@ def right_answers(row: Mapping[str, Any]) -> list[str]:
     if isinstance(target, list) and all(isinstance(part, str) for part in target):
         return target
     return [target] if isinstance(target, str) else []
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return a value if it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def number(value: object) -> float | None:
+    """Return a finite number that may be written as text, else None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        real = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return real if math.isfinite(real) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.text import add_counts, first_names, plural, shorten_middle
+from lm_eval_bayes._util.text import first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.model_names import distinct_names
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, counted, task_run_of
+from lm_eval_bayes.runs.trials import PER_RUN, UNNUMBERED, PartialRun, Question, Trials, task_run_of
 from lm_eval_bayes.stats import IntArray
 
 
@@ -61,13 +60,8 @@ def merge_runs(
     InvalidInputError
         If a trial occurs twice, or partial runs of one model contradict each other.
     """
-    partials = _with_names(partials)
     merger = _Merger(dedupe, argument)
-    merged = [
-        merger.merge_all(same_prompts)
-        for group in _groups(partials, by_path)
-        for same_prompts in merger.split_by_prompts(merger.merge_folders(group))
-    ]
+    merged = [merger.merge_all(group) for group in _groups(partials, by_path)]
     if by_path:
         merger.check_paths(merged)
     names: list[str] = []
@@ -79,26 +73,6 @@ def merge_runs(
     return runs, [partial.path for partial in merged], merger.warnings
 
 
-def _with_names(partials: Sequence[PartialRun]) -> list[PartialRun]:
-    """Give partial runs without results files the models of those that hold all their trials."""
-    named = [partial for partial in partials if not partial.unnamed]
-    originals = (next((o for o in named if p.unnamed and _is_copy(p, o)), p) for p in partials)
-    return [
-        replace(partial, model=o.model, arguments=o.arguments, version=o.version)
-        for partial, o in zip(partials, originals, strict=True)
-    ]
-
-
-def _is_copy(partial: PartialRun, original: PartialRun) -> bool:
-    """Return whether all trials of a partial run, with their texts, are in another one."""
-    if partial.task != original.task or partial.trials is None or original.trials is None:
-        return False
-    a, b = _common(original, partial)
-    if a.digest is None or b.digest is None or b.number.size < partial.n_trials:
-        return False
-    return {*_keys(b)} <= {*_keys(a)} and same_numbers_same_texts(a, b)
-
-
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
     """Return the partial runs that belong together, in the order of the first of each."""
     groups: list[list[PartialRun]] = []
@@ -106,23 +80,22 @@ def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialR
     for partial in partials:
         path = partial.path if by_path else 0
         of_name = by_name.setdefault((partial.model, partial.task, path), [])
-        if _joins(partial, of_name, _same_model):
-            continue
-        groups.append([partial])
-        of_name.append(groups[-1])
+        own = next((group for group in of_name if all(_fits(partial, p) for p in group)), None)
+        if own is None:
+            own = []
+            groups.append(own)
+            of_name.append(own)
+        own.append(partial)
     return groups
 
 
-def _joins(
-    partial: PartialRun,
-    groups: Sequence[list[PartialRun]],
-    fits: Callable[[PartialRun, PartialRun], bool],
-) -> bool:
-    """Add a partial run to the first group whose runs it all fits; return whether there is one."""
-    group = next((group for group in groups if all(fits(partial, p) for p in group)), None)
-    if group is not None:
-        group.append(partial)
-    return group is not None
+def _fits(first: PartialRun, second: PartialRun) -> bool:
+    """Return whether partial runs of one name have one model, its settings, and one prompt each."""
+    prompts = {question.id: question.prompt for question in first.questions if question.prompt}
+    return _same_model(first, second) and all(
+        not question.prompt or prompts.get(question.id, question.prompt) == question.prompt
+        for question in second.questions
+    )
 
 
 def _same_model(first: PartialRun, second: PartialRun) -> bool:
@@ -147,67 +120,33 @@ class _Merger:
     argument: str
     warnings: list[str] = field(default_factory=list)
 
-    def merge_folders(self, partials: Sequence[PartialRun]) -> list[PartialRun]:
-        """Return one partial run per folder: the newest file, and what older ones add."""
-        folders: dict[object, list[PartialRun]] = {}
-        for number, partial in enumerate(partials):
-            key = number if partial.folder is None else partial.folder
-            folders.setdefault(key, []).append(partial)
-        return [self._merge_folder(sorted(group, key=_age)) for group in folders.values()]
-
-    def _merge_folder(self, partials: Sequence[PartialRun]) -> PartialRun:
-        merged = partials[-1]
-        for older in reversed(partials[:-1]):
-            difference = _difference(older, merged) or _prompt_difference(older, merged)
-            if not difference and (older.trials is None or merged.trials is None):
-                difference = "counts, of which it is unknown which trials are the same"
-            if difference:
-                self.warnings.append(
-                    f"{_file(older)} was left out, because {_file(merged)} is newer and does not "
-                    f"fit it: {difference}"
-                )
-                continue
-            n_common = _n_common(merged, older)
-            if n_common == older.n_trials:
-                note = f"{_file(older)} was left out: its trials are all in {_file(merged)}"
-            elif 0 < n_common < merged.n_trials and not self.dedupe:
-                raise self._duplicates(merged, older, n_common)
-            else:
-                note = f"the trials of {_file(older)} and {_file(merged)} were merged"
-                note += f"; {n_common:,} that both hold count once" if n_common else ""
-                merged = _sum(older, merged, n_common, prefer_second=n_common > 0)
-            merged = replace(merged, notes=(*merged.notes, note))
-        return merged
-
-    def split_by_prompts(self, partials: Sequence[PartialRun]) -> list[list[PartialRun]]:
-        """Separate partial runs with different prompts of the same questions."""
-        groups: list[list[PartialRun]] = []
-        for partial in partials:
-            if _joins(partial, groups, lambda p, other: not _prompt_difference(p, other)):
-                continue
-            if groups:
-                first = groups[0][0].source
-                self.warnings.append(
-                    f"{partial.source} has other prompts than {first}: they are kept apart"
-                )
-            groups.append([partial])
-        return groups
-
     def merge_all(self, partials: Sequence[PartialRun]) -> PartialRun:
-        """Merge partial runs of different folders."""
-        merged = partials[0]
-        for partial in partials[1:]:
-            difference = _difference(partial, merged)
-            if difference:
+        """Merge partial runs: of a folder the newest file, and what older ones add."""
+        folders: dict[object, list[PartialRun]] = {}
+        for partial in partials:
+            folders.setdefault(partial.folder or partial.source, []).append(partial)
+        ordered = [p for group in folders.values() for p in sorted(group, key=_age, reverse=True)]
+        merged = ordered[0]
+        for number, partial in enumerate(ordered[1:], 1):
+            is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}
+            if difference := _difference(partial, merged):
+                if is_older:
+                    self.warnings.append(
+                        f"{_file(partial)} was left out, because {_file(merged)} is newer and does "
+                        f"not fit it: {difference}"
+                    )
+                    continue
                 rule = f"have the same version, scores and metric of {partial.task} for "
                 rule += partial.model
                 got = f"{difference} ({partial.source}, unlike {merged.source})"
                 raise InvalidInputError.of(self.argument, "mismatch", rule, got)
-            if partial.trials is None or merged.trials is None:
-                merged = self._sum_of_counts(merged, partial)
-                continue
             n_common = _n_common(merged, partial)
-            if n_common and not self.dedupe:
+            if is_older and n_common == partial.n_trials:
+                note = f"{_file(partial)} was left out: its trials are all in {_file(merged)}"
+                merged = replace(merged, notes=(*merged.notes, note))
+                continue
+            covers = is_older and n_common == merged.n_trials
+            if n_common and not (self.dedupe or covers):
                 raise self._duplicates(merged, partial, n_common)
             if n_common:
                 _check_scores(merged, partial, self.argument)
@@ -215,8 +154,9 @@ class _Merger:
                 self.warnings.append(
                     f"{n_common:,} trials of {partial.source} are in {names} too and count once"
                 )
-            merged = _sum(merged, partial, n_common)
-        return replace(merged, notes=(*merged.notes, *_notes_on_merged(partials)))
+            merged = _sum(merged, partial)
+        notes = _notes_on_merged(merged.sources, partials)
+        return replace(merged, notes=(*merged.notes, *notes))
 
     def check_paths(self, partials: Sequence[PartialRun]) -> None:
         """Refuse trials that two paths hold in different files.
@@ -230,7 +170,8 @@ class _Merger:
                 first.path != second.path
                 and (first.model, first.task) == (second.model, second.task)
                 and _same_model(first, second)
-                and None not in (first.trials, second.trials)
+                and first.ordered
+                and second.ordered
                 and files.isdisjoint(others)  # one file at two paths was meant
                 and same_numbers_same_texts(*_common(first, second))
             )
@@ -248,17 +189,6 @@ class _Merger:
                     "treated as independent"
                 )
 
-    def _sum_of_counts(self, first: PartialRun, second: PartialRun) -> PartialRun:
-        """Add questions: of counts it is unknown which trials are the same."""
-        known, more = ({q.id: q for q in counted(run).questions} for run in (first, second))
-        common = [id for id in known if id in more]
-        if common and not (self.dedupe and all(known[id] == more[id] for id in common)):
-            rule = f"have the counts of {first.model} on {first.task} once"
-            got = f"question {common[0]} in {first.source} and in {second.source}"
-            raise InvalidInputError.of(self.argument, "duplicate", rule, got)
-        sources, questions = (*first.sources, *second.sources), {**known, **more}
-        return replace(first, questions=tuple(questions.values()), trials=None, sources=sources)
-
     def _duplicates(
         self, merged: PartialRun, partial: PartialRun, n_common: int
     ) -> InvalidInputError:
@@ -271,15 +201,13 @@ class _Merger:
         return InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
 
 
-def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
+def _notes_on_merged(sources: Sequence[str], partials: Sequence[PartialRun]) -> list[str]:
     """Return notes on files of runs that were merged, and on versions that differ."""
-    notes = []
-    runs = [p for p in partials if p.folder is None]
-    if len(runs) > 1 and not any(p.trials is None for p in runs):
-        names = [_file(run) for run in runs]
-        if len(set(names)) < len(names):  # as in folders of one tool
-            names = [run.source for run in runs]
-        notes.append(f"the trials of {len(runs):,} files were merged: {first_names(names)}")
+    notes, names = [], [Path(source).name for source in sources]
+    if len(names) > 1:
+        # names are the same in folders of one tool
+        named = first_names(names if len(set(names)) == len(names) else sources)
+        notes.append(f"the trials of {len(names):,} files were merged: {named}")
     recorded = [partial.provenance.versions for partial in partials]
     for name in dict.fromkeys(name for versions in recorded for name in versions):
         times = Counter(str(versions[name]) for versions in recorded if name in versions)
@@ -293,9 +221,9 @@ def _file(partial: PartialRun) -> str:
     return Path(partial.source).name
 
 
-def _age(partial: PartialRun) -> tuple[bool, str, int]:
-    """Return what sorts files by time, and copies, without results or of longer name, before."""
-    return not partial.unnamed, partial.stamp, -len(_file(partial))
+def _age(partial: PartialRun) -> tuple[str, int]:
+    """Return what sorts files by time, and copies, of longer name, before."""
+    return partial.stamp, -len(_file(partial))
 
 
 def _difference(first: PartialRun, second: PartialRun) -> str:
@@ -312,13 +240,6 @@ def _difference(first: PartialRun, second: PartialRun) -> str:
     return ""
 
 
-def _prompt_difference(first: PartialRun, second: PartialRun) -> str:
-    prompts = {question.id: question.prompt for question in first.questions}
-    of_both = ((prompts.get(question.id), question.prompt) for question in second.questions)
-    n_different = sum(bool(a and b and a != b) for a, b in of_both)
-    return f"other prompts for {n_different:,} questions" if n_different else ""
-
-
 # -- trials ----------------------------------------------------------------------------------------
 
 
@@ -332,8 +253,11 @@ def _common(first: PartialRun, second: PartialRun) -> tuple[Trials, Trials]:
 
 
 def by_number(first: PartialRun, second: PartialRun) -> bool:
-    """Return whether trials are the same where their numbers are, if one of them has no seed."""
-    greedy = not (first.sampled and second.sampled)
+    """Return whether trials are the same where their numbers are, if one of them has no seed.
+
+    Of counts they are: a question is counted once.
+    """
+    greedy = not (first.sampled and second.sampled and first.ordered and second.ordered)
     trials = _common(first, second)
     named = all(_is_named(table).all() for table in trials)
     return greedy or named or same_numbers_same_texts(*trials)
@@ -349,51 +273,33 @@ def _n_common(first: PartialRun, second: PartialRun) -> int:
     return int(duplicates(*_common(first, second), by_number(first, second)).sum())
 
 
-def _sum(
-    first: PartialRun, second: PartialRun, n_common: int, prefer_second: bool = False
-) -> PartialRun:
-    leading, further = (second, first) if prefer_second else (first, second)
-    questions, trials = merge_trials(leading, further, by_number(first, second))
+def _sum(first: PartialRun, second: PartialRun) -> PartialRun:
+    questions, trials = merge_trials(first, second, by_number(first, second))
     seconds = (first.provenance.seconds, second.provenance.seconds)
     total = None if None in seconds else sum(s for s in seconds if s is not None)
     verifiers = [*first.verifiers, *second.verifiers]
     return replace(
-        leading,
+        first,
         sources=tuple(dict.fromkeys([*first.sources, *second.sources])),
         questions=questions,
         trials=trials,
-        provenance=replace(leading.provenance, seconds=total),
-        notes=_merged_notes(first, second, are_apart=not n_common),
+        provenance=replace(first.provenance, seconds=total),
+        ordered=first.ordered and second.ordered,
+        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
         signals_error=first.signals_error or second.signals_error,
         verifiers=tuple(v for i, v in enumerate(verifiers) if v not in verifiers[:i]),
     )
 
 
-def _merged_notes(first: PartialRun, second: PartialRun, are_apart: bool) -> tuple[str, ...]:
-    """Return the notes of both; the numbers of trials in them are summed where no trial is in both.
-
-    Otherwise a sentence about a number of trials names the files that it is about.
-    """
-    notes = list(first.notes)
-    for note in second.notes:
-        sums = [add_counts(other, note) for other in notes]
-        number = next((i for i, total in enumerate(sums) if total is not None), None)
-        if number is None:
-            notes.append(note)
-        elif are_apart:
-            notes[number] = str(sums[number])
-        elif note != notes[number]:
-            notes[number] = f"{notes[number]} ({first_names(first.sources)})"
-            notes.append(f"{note} ({first_names(second.sources)})")
-    return tuple(dict.fromkeys(notes))
-
-
 def _check_scores(first: PartialRun, second: PartialRun, argument: str) -> None:
-    """Refuse trials of one run that have one number and other scores."""
+    """Refuse trials of one run that have one number and other scores, and unequal counts."""
     a, b = _common(first, second)
-    columns = [t.category.astype(float) if t.score is None else t.score for t in (a, b)]
+    are_counts = not (first.ordered and second.ordered)
+    columns = [t.category if t.score is None else t.score for t in (a, b)]
+    if are_counts and a.digest is not None and b.digest is not None:
+        columns = [a.digest, b.digest]
+    named = (_is_named(b) | are_counts).tolist()
     scores = dict(zip(_keys(a), columns[0].tolist(), strict=True))
-    named = _is_named(b).tolist()
     for key, score, is_named in zip(_keys(b), columns[1].tolist(), named, strict=True):
         if is_named and scores.get(key, score) != score:
             rule = f"give every trial of {second.model} on {second.task} one score"

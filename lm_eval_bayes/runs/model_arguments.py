@@ -23,7 +23,7 @@ models mixed.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -465,10 +465,3 @@ def secret_texts(*values: object) -> tuple[str, ...]:
         elif isinstance(value, str) and value:
             texts[value] = None
     return tuple(sorted(texts, key=len, reverse=True))
-
-
-def without_secrets(text: str, secrets: Collection[str]) -> str:
-    """Return a text in which some other texts are replaced by asterisks."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.runs.model_arguments import is_hashed
 from lm_eval_bayes.runs.trials import PartialRun
 
@@ -54,31 +52,6 @@ def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]
         taken.add((name, partial.task))
         names.append(name)
     return names, warnings
-
-
-def similar_names(models: Iterable[str]) -> list[str]:
-    """Return a warning for models whose names differ only in case or in the form of letters.
-
-    Unicode has several forms of a letter with an accent, which look the same; the warning shows
-    letters outside ASCII by their codes.
-
-    Examples
-    --------
-    >>> (warning,) = similar_names(["Phi", "phi", "phi-2"])
-    >>> warning.partition(" differ only in case ")[0]
-    "the names 'Phi' and 'phi'"
-    """
-    by_form: dict[str, dict[str, None]] = {}
-    for model in models:
-        # case folding may leave letters that are not composed, and the other way round
-        form = unicodedata.normalize("NFC", unicodedata.normalize("NFC", model).casefold())
-        by_form.setdefault(form, {})[model] = None
-    return [
-        f"the names {join_words([ascii(name) for name in names])} differ only in case or in the "
-        f"Unicode form of letters, and are counted as {len(names)} models"
-        for names in by_form.values()
-        if len(names) > 1
-    ]
 
 
 def _settings(partial: PartialRun) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes._util.validation import as_real, check_pair
+from lm_eval_bayes.runs.log_fields import mapping, number
 from lm_eval_bayes.runs.model_arguments import Kind, backend_and_arguments, identity, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -281,19 +281,3 @@ def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
             yield from tasks_of(part, visited)
 
     return {group: tuple(tasks_of(group, set())) for group in listed}
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return a value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def number(value: object) -> float | None:
-    """Return a finite number that may be written as text, else None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        real = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return real if math.isfinite(real) else None

@@ -9,9 +9,6 @@ from typing import Any, Literal
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import ALIASES, parse_bounds, parse_columns
 
-#: Called with the number of bytes that were read since the last call.
-Advance = Callable[[int], None]
-
 #: Grades the texts of one question against its target: for every text whether it is right, and
 #: the answer that was extracted. Its arguments are the texts, the target, and the marker that ends
 #: the reasoning of the model. :func:`lm_eval_bayes.harness.grading.grade.regraded` is one.
@@ -71,8 +68,6 @@ class Query:
         Whether the verdicts of a verifier, beside the samples, are among the signals.
     argument : str
         The name of the argument in an error.
-    advance : callable
-        Called with the bytes that were read.
     """
 
     task: str | None = _option(
@@ -151,4 +146,3 @@ class Query:
     signals: Literal["all", "recorded"] | None = None
     verdicts: bool = True
     argument: str = "RUN"
-    advance: Advance = field(default=lambda n_bytes: None, repr=False)

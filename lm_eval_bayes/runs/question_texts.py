@@ -48,8 +48,8 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
     if run.texts is None:
         return QuestionTexts()
     texts = run.texts[number]
-    if run.attempts is not None:
-        texts = texts[np.flatnonzero(run.attempts[number].is_graded)]
+    if run.is_graded is not None:
+        texts = texts[np.flatnonzero(run.is_graded[number])]
     found = texts.read()
     right = next((trial.right_answers for trial in found if trial.right_answers), ())
     return QuestionTexts(

@@ -12,7 +12,7 @@ from lm_eval_bayes._util.text import first_names, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
-from lm_eval_bayes.runs.model_names import differing_keys, similar_names
+from lm_eval_bayes.runs.model_names import differing_keys
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.file_access import errors_of
@@ -51,7 +51,7 @@ def read_runs(
         Whether runs of one model and task at several paths are merged; otherwise the runs of each
         path stay apart, for a comparison of two paths, see :meth:`SavedRuns.of_path`.
     progress : callable, optional
-        Called with the bytes that have been read and the bytes of all files.
+        Called after every file with the bytes that have been read and the bytes of all files.
     **options
         What is read, and how: attributes of :class:`~lm_eval_bayes.runs.query.Query`.
 
@@ -72,9 +72,7 @@ def read_runs(
     if "" in listed:
         raise InvalidInputError.of(query.argument, "empty", "be a path", "")
     files, file_warnings = files_at(listed, query, merge=merge)
-    if progress is not None:
-        query = replace(query, advance=_advance(files, progress))
-    contents, read_warnings = _read_files(files, query)
+    contents, read_warnings = _read_files(_shown(files, progress), query)
     partials = _of_one_kind([run for content in contents for run in content.runs])
     _check_names(partials, query)
     _check_models(partials, query)
@@ -85,8 +83,8 @@ def read_runs(
     runs = share_clusters(runs, required=query.cluster)
     tasks = {run.task for run in runs}
     groups, group_warnings = _tasks_of_groups([c.groups for c in contents], tasks, query)
-    notes = _notes(contents)
-    saved = SavedRuns(tuple(runs), groups, paths=tuple(run_paths), notes=notes)
+    notes = dict.fromkeys(note for content in contents for note in content.notes)
+    saved = SavedRuns(tuple(runs), groups, paths=tuple(run_paths), notes=tuple(notes))
     for compared in [saved] if merge else map(saved.of_path, dict.fromkeys(run_paths)):
         merge_warnings += consistency_warnings(compared.runs)
     warnings = dict.fromkeys([*file_warnings, *read_warnings, *merge_warnings, *group_warnings])
@@ -120,18 +118,16 @@ def join_runs(first: SavedRuns, second: SavedRuns) -> SavedRuns:
 # -- contents ------------------------------------------------------------------------------------
 
 
-def _advance(files: Sequence[RunFile], progress: Progress) -> Callable[[int], None]:
-    total, done = sum(os.path.getsize(file.file) for file in files if file.file.exists()), 0
-
-    def advance(n_bytes: int) -> None:
-        nonlocal done
-        done += n_bytes
-        progress(min(done, total), total)
-
-    return advance
+def _shown(files: Sequence[RunFile], progress: Progress | None) -> Iterator[RunFile]:
+    """Yield the files, and show the progress after each."""
+    sizes = [os.path.getsize(file.file) if file.file.exists() else 0 for file in files]
+    for number, file in enumerate(files, 1):
+        yield file
+        if progress is not None:
+            progress(sum(sizes[:number]), sum(sizes))
 
 
-def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileContents], list[str]]:
+def _read_files(files: Iterable[RunFile], query: Query) -> tuple[list[FileContents], list[str]]:
     """Return what the files hold of the query, and warnings.
 
     Raises
@@ -181,7 +177,7 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     if unreadable and not read:
         rule = "hold a file that can be read"
         raise InvalidInputError.of(query.argument, "damaged", rule, unreadable[0])
-    warnings += [f"left out: {error.lacking}" for error in skipped]
+    warnings += [f"left out: {error}" for error in skipped]
     return read, [*warnings, *unreadable]
 
 
@@ -203,23 +199,7 @@ def _is_below(file: str, path: str) -> bool:
 def _of_one_kind(partials: Sequence[PartialRun]) -> list[PartialRun]:
     """Return the runs with scores of 0 and 1 as scores where others of the task have others."""
     scored = {(p.task, p.metric) for p in partials if p.scored and p.weights == (0.0, 1.0)}
-    return [
-        with_scores(partial)
-        if (partial.task, partial.metric) in scored and not partial.scored
-        else partial
-        for partial in partials
-    ]
-
-
-def _notes(contents: Sequence[FileContents]) -> tuple[str, ...]:
-    """Return how files were read: the columns of tables that are alike in one note."""
-    tables: dict[str, list[str]] = {}
-    for name, columns in (content.columns for content in contents if content.columns):
-        tables.setdefault(columns, []).append(name)
-    notes = []
-    for columns, names in tables.items():
-        notes.append(f"columns of {first_names(names)}: {columns}")
-    return tuple(dict.fromkeys([*notes, *(note for content in contents for note in content.notes)]))
+    return [with_scores(p) if (p.task, p.metric) in scored else p for p in partials]
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -281,8 +261,7 @@ def consistency_warnings(runs: Sequence[TaskRun]) -> list[str]:
     by_task: dict[str, list[TaskRun]] = {}
     for run in runs:
         by_task.setdefault(run.task, []).append(run)
-    warnings = similar_names(run.model for run in runs)
-    return warnings + [w for task, group in by_task.items() for w in _warnings_of(task, group)]
+    return [w for task, group in by_task.items() for w in _warnings_of(task, group)]
 
 
 def _by_question(runs: Sequence[TaskRun], attribute: str) -> dict[str, dict[str, str]]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.query import Regrade
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError
 from lm_eval_bayes.runs.task_run import REGRADED
@@ -33,10 +32,9 @@ def regraded_runs(
 
 def _regraded(run: PartialRun, regrade: Regrade) -> PartialRun:
     trials = run.trials
-    if trials is None or trials.logged is None or (trials.logged.log < 0).all():
+    if trials.logged is None or (trials.logged.log < 0).all():
         rule = f"be left out: no generated texts of task {run.task} are logged"
-        lacking = f"task {run.task}, which holds no generated texts to be graded again"
-        raise NothingToCountError.of_task("regrade", rule, run.source, lacking, "conflict")
+        raise NothingToCountError.of("regrade", "conflict", rule, run.source)
     category = np.full(trials.category.size, -1, dtype=np.int64)
     answer = objects([None] * category.size)
     marker = run.provenance.metadata.get("think_end_token")
@@ -50,25 +48,28 @@ def _regraded(run: PartialRun, regrade: Regrade) -> PartialRun:
             continue
         if len(targets) != 1 or len(target := targets.pop()) != 1 or not target[0].strip():
             rule = f"be left out: not one right answer to every question of {run.task} is logged"
-            lacking = f"task {run.task}, which holds no right answers to grade again by"
             got = f"question {question.id} of {run.source}"
-            raise NothingToCountError.of_task("regrade", rule, got, lacking, "conflict")
+            raise NothingToCountError.of("regrade", "conflict", rule, got)
         grades = regrade(responses, target[0], marker if isinstance(marker, str) else None)
         for row, (right, found) in zip(rows, grades, strict=True):
             category[row], answer[row] = int(right), found
     notes = list(run.notes)
     is_other = trials.is_graded & (trials.category != category)
-    if run.weights == (0.0, 1.0) and not run.scored and is_other.any():
-        notes.append(
-            f"graded again: {plural(int(is_other.sum()), 'trial')} got another grade than before"
-        )
+    remark = objects([None] * category.size)
+    if run.weights == (0.0, 1.0) and not run.scored:
+        remark[is_other] = "got another grade than before"
     if len(run.weights) > 2:
         unused = f"the task's own {len(run.weights)} categories were not used"
         notes.append(f"graded again as right or wrong: {unused}")
-    if n_without := int((category < 0).sum()):
-        were = "was" if n_without == 1 else "were"
-        notes.append(f"graded again: {plural(n_without, 'trial')} without a text {were} left out")
-    graded = replace(trials, category=category, score=None, answer=answer, signals={})
+    graded = replace(
+        trials, category=category, score=None, answer=answer, remark=remark, signals={}
+    )
     return replace(
-        run, trials=graded, metric=REGRADED, weights=(0.0, 1.0), notes=tuple(notes), threshold=None
+        run,
+        trials=graded,
+        ordered=True,
+        metric=REGRADED,
+        weights=(0.0, 1.0),
+        notes=tuple(notes),
+        threshold=None,
     )

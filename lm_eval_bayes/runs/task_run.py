@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lm_eval_bayes._util.addresses import plain_addresses
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema, schema_from
 from lm_eval_bayes.rubric.signals import SignalTable
-from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.log_fields import protocol_label
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_arguments import redacted, shown
@@ -149,8 +149,8 @@ class TaskRun:
     texts : tuple of LoggedTexts, length M, or None
         Where the texts of the trials are logged, those of ungraded trials included; they are read
         on demand, not held in memory.
-    attempts : tuple of AttemptNumbers, length M, or None
-        What the log calls the trials of every question; None where only counts are known.
+    is_graded : tuple of array of bool, length M, or None
+        Which trials of every question have a grade, of all that are logged; None where unknown.
     categories : tuple of str or None, length M, or None
         What the questions are grouped by, such as their subject, for scores of every group; None
         where none is known. No category of outcomes, and not used for the score of all questions.
@@ -186,7 +186,7 @@ class TaskRun:
     seeds: tuple[tuple[int | None, ...], ...] | None = None
     doc_ids: tuple[int, ...] | None = None
     texts: tuple[LoggedTexts, ...] | None = None
-    attempts: tuple[AttemptNumbers, ...] | None = None
+    is_graded: tuple[npt.NDArray[np.bool_], ...] | None = None
     categories: tuple[str | None, ...] | None = None
     signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=_nothing)
     signals_error: InvalidInputError | None = None

@@ -7,6 +7,7 @@ and what says which files belong together. Merging adds tables. What commands re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +17,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.text import join_words, one_line
+from lm_eval_bayes._util.text import join_words, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import numbers
-from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.task_run import CUT_OFF, EMPTY, GRADED, Provenance, TaskRun
-from lm_eval_bayes.stats import FloatArray, IntArray, Outcomes
+from lm_eval_bayes.stats import FloatArray, IntArray
+
+#: The numbers of trials that are numbered within a run are those of the run times this, and from
+#: `UNNUMBERED` on those of trials that the log does not number.
+PER_RUN = 2**20
+UNNUMBERED = PER_RUN // 2
 
 #: Texts or numbers, one per trial, None where there is none.
 Column = npt.NDArray[np.object_]
@@ -45,8 +50,6 @@ class Question:
     categories : tuple of str
         The distinct categories of the question in the files, such as its subject: more than one
         where they contradict each other.
-    counts : tuple of int or None
-        Trials per category, where their order is not known.
     """
 
     id: str
@@ -55,7 +58,6 @@ class Question:
     doc_id: int | None = None
     cluster: str | None = None
     categories: tuple[str, ...] = ()
-    counts: tuple[int, ...] | None = None
 
     def joined(self, other: Question) -> Question:
         """Return the question with what another file says of it, where this one says nothing."""
@@ -94,6 +96,9 @@ class Trials:
         Hashes of the texts, valid within this process; None where there are no texts.
     seed : array of int or None, shape (T,), or None
         The seeds; None where there are none.
+    remark : array of str or None, shape (T,), or None
+        What to say of how a trial counts, such as "counted as wrong"; trials of one remark are
+        counted in a note of the run.
     logged : LoggedTexts or None
         Where the texts of the trials are logged.
     measured, signals : mapping
@@ -107,6 +112,7 @@ class Trials:
     answer: Column | None = None
     digest: IntArray | None = None
     seed: Column | None = None
+    remark: Column | None = None
     logged: LoggedTexts | None = None
     measured: Mapping[str, FloatArray] = field(default_factory=dict)
     signals: Mapping[str, FloatArray] = field(default_factory=dict)
@@ -182,8 +188,10 @@ def _joined(parts: Sequence[Trials]) -> Trials:
         of_parts = [getattr(part, name) for part in parts]
         if all(column is not None for column in of_parts):
             columns[name] = np.concatenate(of_parts)
-    if any(part.seed is not None for part in parts):
-        columns["seed"] = _filled([part.seed for part in parts], sizes, None)
+    for name in ("seed", "remark"):
+        of_parts = [getattr(part, name) for part in parts]
+        if any(column is not None for column in of_parts):
+            columns[name] = _filled(of_parts, sizes, None)
     if any(part.logged is not None for part in parts):
         texts = (p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True))
         columns["logged"] = LoggedTexts.joined(list(texts))
@@ -221,10 +229,11 @@ class PartialRun:
         The files that they were read from.
     questions : tuple of Question
         In their order.
-    trials : Trials or None
-        Ordered by question; None where only counts are known.
-    logged : tuple of LoggedTexts or None
-        Where the texts of every question's trials are, where only counts are known.
+    trials : Trials
+        Ordered by question.
+    ordered : bool
+        Whether it is known which trial has which outcome; False where only counts are known. The
+        trials of a question then have a hash of its counts, or of their texts, as digests.
     weights : tuple of float
         The score of each category; of scores their bounds.
     metric, filter, provenance, notes, signals_error, verifiers, threshold
@@ -243,13 +252,8 @@ class PartialRun:
         The folder of a samples file; of one folder the newest file counts.
     stamp : str
         The time in the name of a samples file.
-    first_label : int or None
-        What the log calls the trial of the number 0 of a question; None where it does not number
-        the trials of a question.
     by_line : bool
         Whether questions are identified by the numbers of their lines, for want of ids and texts.
-    unnamed : bool
-        Whether the name of the model is that of the folder, because a results file is missing.
     path : int
         The index of the path that it was read from, among those of the query.
     """
@@ -258,8 +262,8 @@ class PartialRun:
     task: str
     sources: tuple[str, ...]
     questions: tuple[Question, ...]
-    trials: Trials | None = None
-    logged: tuple[LoggedTexts, ...] | None = None
+    trials: Trials = field(default_factory=lambda: Trials.of_question([]))
+    ordered: bool = True
     weights: tuple[float, ...] = (0.0, 1.0)
     metric: str = GRADED
     filter: str = ""
@@ -272,9 +276,7 @@ class PartialRun:
     sampled: bool = True
     folder: Path | None = None
     stamp: str = ""
-    first_label: int | None = 1
     by_line: bool = False
-    unnamed: bool = False
     path: int = 0
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()
@@ -288,21 +290,17 @@ class PartialRun:
     @property
     def n_trials(self) -> int:
         """The number of graded trials."""
-        if self.trials is None:
-            return sum(sum(question.counts or ()) for question in self.questions)
         return int(self.trials.is_graded.sum())
 
     def table(self, numbers: Mapping[str, int]) -> Trials:
         """Return the trials with these numbers of their questions by id, -1 for no question."""
-        if self.trials is None:
-            raise TypeError("only counts of trials are known")
         codes = np.array([numbers.get(q.id, -1) for q in self.questions], dtype=np.int64)
         return replace(self.trials, question=codes[self.trials.question])
 
     @property
     def scored(self) -> bool:
         """Whether trials have scores between two bounds."""
-        return self.trials is not None and self.trials.score is not None
+        return self.trials.score is not None
 
     @property
     def ids(self) -> dict[str, int]:
@@ -313,24 +311,11 @@ class PartialRun:
 def with_scores(partial: PartialRun) -> PartialRun:
     """Return a run of right and wrong trials as one of scores 1 and 0; others as they are."""
     trials = partial.trials
-    if partial.scored or trials is None or partial.weights != (0.0, 1.0):
+    if partial.scored or partial.weights != (0.0, 1.0):
         return partial
     score = np.where(trials.is_graded, trials.category.astype(np.float64), np.nan)
     category = np.minimum(trials.category, 0)
     return replace(partial, trials=replace(trials, category=category, score=score))
-
-
-def counted(partial: PartialRun) -> PartialRun:
-    """Return a run of which only the counts of the trials are known."""
-    trials = partial.trials
-    if trials is None:
-        return partial
-    graded, shape = trials.graded(), (len(partial.questions), len(partial.weights))
-    counts = np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, (graded.question, graded.category), 1)
-    questions = zip(partial.questions, counts.tolist(), strict=True)
-    listed = tuple(replace(question, counts=tuple(row)) for question, row in questions)
-    return replace(partial, questions=listed, trials=None)
 
 
 #: The attributes that a merged run has in common with its partial runs.
@@ -364,19 +349,10 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         "categories": categories,
         "prompt_hashes": prompts if any(prompts) else None,
     }
-    logged = partial.trials
-    if logged is None:
-        outcomes = Outcomes.from_counts(
-            np.array([question.counts for question in questions]),
-            weights=weights,
-            question_ids=ids,
-            clusters=clusters,
-        )
-        attributes |= {"notes": tuple(notes), "texts": partial.logged}
-        return TaskRun(model=name, task=partial.task, outcomes=outcomes, **attributes)
-    trials = logged.graded()
+    logged, trials = partial.trials, partial.trials.graded()
+    notes += _remarks(logged)
     of_logged, of_graded = (_Views(table.question, len(questions)) for table in (logged, trials))
-    numbers, answers = (logged.number, logged.is_graded), _tuples(trials.answer, of_graded)
+    answers = _tuples(trials.answer, of_graded)
     # without an answer the task extracts none, and maj@k has no vote to count
     if answers and _are_right_answers(answers, of_graded(trials.category)):
         notes.append(
@@ -391,10 +367,7 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
             notes.append(f"{share:.2%} of the responses {what}")
     attributes |= {
         "texts": None if logged.logged is None else of_logged(logged.logged),
-        "attempts": tuple(
-            AttemptNumbers(number, is_graded, partial.first_label)
-            for number, is_graded in zip(*map(of_logged, numbers), strict=True)
-        ),
+        "is_graded": of_logged(logged.is_graded),
         "answers": answers,
         "seeds": _tuples(trials.seed, of_graded),
         "measured": _with_values(trials.measured, of_graded),
@@ -404,9 +377,20 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     if trials.score is not None:
         scores, bounds = of_graded(trials.score), (weights[0], weights[1])
         return TaskRun.from_scores(name, partial.task, scores, ids, bounds, **attributes)
-    return TaskRun.from_trials(
+    run = TaskRun.from_trials(
         name, partial.task, of_graded(trials.category), ids, weights, clusters, **attributes
     )
+    return run if partial.ordered else replace(run, trials=None, answers=None)
+
+
+def _remarks(trials: Trials) -> list[str]:
+    """Return of how many trials each remark is, and how many have no grade."""
+    remarks = Counter([] if trials.remark is None else filter(None, trials.remark.tolist()))
+    notes = [f"{plural(n, 'trial')} {remark}" for remark, n in remarks.items()]
+    if n_ungraded := int((~trials.is_graded).sum()):  # some of which have remarks
+        total = "in all " if notes and n_ungraded > 1 else ""
+        notes.append(f"{total}{plural(n_ungraded, 'trial')} without a score left out")
+    return notes
 
 
 def _of_every(values: Iterable[Any]) -> tuple[Any, ...] | None:
@@ -493,12 +477,22 @@ def endings(texts: Iterable[str], reasons: Iterable[object]) -> dict[str, FloatA
     return {name: np.array(flags, np.float64) for name, flags in found.items() if any(flags)}
 
 
+def counted_trials(wrong: int, right: int, logged: LoggedTexts | None = None) -> Trials:
+    """Return the trials of a question of which only the counts are known.
+
+    Examples
+    --------
+    >>> counted_trials(1, 2).category.tolist()
+    [0, 1, 1]
+    """
+    category = np.repeat([0, 1], [wrong, right])
+    digest = np.full(category.size, hash((wrong, right)), dtype=np.int64)
+    return Trials.of_question(category, digest=digest, logged=logged)
+
+
 def questions_of(
     parts: Iterable[tuple[Question, Trials]],
-) -> tuple[tuple[Question, ...], Trials | None]:
-    """Return questions and the table of their trials; none where a question has counts."""
-    listed = list(parts)
-    questions = tuple(question for question, _ in listed)
-    if any(question.counts is not None for question in questions):
-        return questions, None
-    return questions, Trials.stacked([trials for _, trials in listed])
+) -> tuple[tuple[Question, ...], Trials]:
+    """Return questions and the table of their trials."""
+    questions, trials = zip(*parts, strict=True)
+    return questions, Trials.stacked(trials)

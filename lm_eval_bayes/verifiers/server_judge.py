@@ -18,8 +18,8 @@ from lm_eval_bayes.rubric.verifier_prompt import (
     PROMPT_VERSION,
     verifier_prompt,
 )
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.model_arguments import secret_texts
-from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.verifiers.judge import Scores, Unjudged, VerifierError
 
 #: Number of likeliest tokens that are requested, and the number if the server refuses the first.

@@ -10,11 +10,9 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict
-from lm_eval_bayes.runs.judged_trials import JudgedFile, TrialCase
 from lm_eval_bayes.runs.verdicts import (
     TrialVerdict,
     Verdicts,
-    VerdictsFile,
     VerdictsHeader,
     read_verdicts,
 )
@@ -26,6 +24,8 @@ from lm_eval_bayes.verifiers.judge import (
     check_room,
     judge_batches,
 )
+from lm_eval_bayes.verifiers.judged_trials import JudgedFile, TrialCase
+from lm_eval_bayes.verifiers.verdicts_file import VerdictsFile, check_verifier
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,13 @@ class Verification:
                 if verdicts is None or not _is_judged(verdicts, trial):
                     unjudged.setdefault(trial.text, trial)
         self.distinct = sum(text not in self._scores for text in unjudged)
-        check_room(judge, (trial.case for trial in unjudged.values()))
+        check_room(judge, (trial.read() for trial in unjudged.values()))
 
     def _earlier_verdicts(self, plan: JudgedFile) -> Verdicts | None:
         if self._restart or not plan.target.exists():
             return None
         verdicts = read_verdicts(plan.target)
-        verdicts.check_verifier(plan.samples.name, self._verifier)
+        check_verifier(verdicts, plan.samples.name, self._verifier)
         trials = verdicts.trials.values()
         self._scores |= {trial.text: trial.scores for trial in trials if trial.scores is not None}
         return verdicts
@@ -162,7 +162,7 @@ class Verification:
             scored = [(text, self._scores[text]) for text in waiting if text in self._scores]
             file.add(_verdicts(scored, waiting, calibration))
             inputs = (
-                (text, trials[0].case)
+                (text, trials[0].read())
                 for text, trials in waiting.items()
                 if text not in self._scores
             )

@@ -162,7 +162,6 @@ LOGS = {
     ],
     "SWE-bench": [
         Log("swe_bench", "org__weak-1.5.run_1.json", None, ("submitted_ids",)),
-        Log("swe_bench/logs", "**/django__django-1/report.json", ".", _itself),
     ],
     "tau2-bench, tau-bench": [
         Log("tau2", "weak.json", None, ("simulations",), score=_TAU2),

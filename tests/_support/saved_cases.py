@@ -157,7 +157,8 @@ def _slices_in_one_folder(sampled: Path, root: Path) -> SavedCase:
 
 def _slices_in_two_folders(sampled: Path, root: Path) -> SavedCase:
     runs = tuple(_copy(sampled, job, root / job) for job in JOBS)
-    return SavedCase(root, runs, _others(sampled), root)
+    mentions = tuple(samples_in(run).name for run in runs)
+    return SavedCase(root, runs, _others(sampled), root, mentions=mentions)
 
 
 def _trial_store(sampled: Path, root: Path) -> SavedCase:
@@ -211,15 +212,6 @@ def _samples_copied(sampled: Path, root: Path) -> SavedCase:
     log = samples_in(run)
     duplicate = Path(shutil.copy(log, log.with_name(f"{log.stem} (1).jsonl")))
     return SavedCase(root, (run,), _others(sampled), run, mentions=(duplicate.name,))
-
-
-def _log_copied_without_results(sampled: Path, root: Path) -> SavedCase:
-    """Copy the log alone under another time, for which there is no file of results."""
-    run = _copy(sampled, "model", root / "run")
-    log = samples_in(run)
-    duplicate = Path(shutil.copy(log, log.with_name(log.name.replace("_20", "_30"))))
-    mentions = (duplicate.name, log.name, "results_3")
-    return SavedCase(root, (run,), _others(sampled), run, mentions=mentions)
 
 
 def _slices_without_results(sampled: Path, root: Path) -> SavedCase:
@@ -292,7 +284,6 @@ CASES: dict[str, Callable[[Path, Path], SavedCase]] = {
     "last line cut off": _last_line_cut_off,
     "run logged twice": _run_logged_twice,
     "samples copied": _samples_copied,
-    "log copied without results": _log_copied_without_results,
     "slices without results": _slices_without_results,
     "copy of another name": _copy_of_another_name,
     "slices with and without --model trials": _with_and_without_wrapper,

@@ -156,7 +156,7 @@ def test_failed_grading_is_told(tmp_path):
     rows = lines("good")
     rows[2]["grading_error_notes"] = {"1": "ValueError: no judge", "3": "ValueError: no judge"}
     save(tmp_path / "failed", "good", rows=rows)
-    assert "grading failed on 2 trials" in called("summary", tmp_path / "failed")[2]
+    assert "2 trials whose grading failed" in called("summary", tmp_path / "failed")[2]
 
 
 @pytest.mark.parametrize(("broken", "other"), [("grade", "exact"), ("exact", "grade")])

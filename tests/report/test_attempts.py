@@ -7,7 +7,6 @@ import re
 import shutil
 
 import numpy as np
-import pytest
 from _support.command_line import called
 from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
@@ -227,28 +226,6 @@ def test_the_command_takes_a_budget(tmp_path):
 
 
 DATA = REPOSITORY / "tests/runs/readers/data"
-
-
-@pytest.mark.parametrize(
-    ("labels", "numbers", "without"),
-    [
-        ((1, 2, 3), [1, 3], [2]),
-        (("run_4", "run_5", "run_6"), [4, 6], [5]),
-        # seeds and names are no numbers of attempts
-        ((2**20 + 7, 2**20 + 8, 2**20 + 9), None, None),
-        (("red", "green", "blue"), None, None),
-    ],
-)
-def test_attempts_of_tables(tmp_path, labels, numbers, without):
-    rows = zip(labels, ("1", "", "0"), strict=True)
-    lines = ["question,trial,score", *(f"q,{label},{score}" for label, score in rows)]
-    lines += [f"r,{label}," for label in labels]
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    data, _ = content(page_of(read_runs([tmp_path / "t.csv"])))
-    models = {len(m["categories"]): m for q in data["1"]["questions"].values() for m in q["models"]}
-    assert models[2].get("numbers") == numbers
-    assert (models[2].get("unscored"), models[2]["n_unscored"]) == (without, 1)
-    assert (models[0]["n"], models[0]["n_unscored"]) == (0, 3)
 
 
 def test_attempts_of_two_runs_are_counted(tmp_path):

@@ -110,12 +110,18 @@ def test_averages_of_the_metric_bayes_are_counts(tmp_path):
     assert (run.metric, run.trials) == ("graded trials", None)
     again = write_run(tmp_path, rows[:1], stamp=LATER)
     saved = read_runs([tmp_path])
-    assert saved.runs[0].n_trials == 3
-    assert saved.warnings[0].startswith(samples.name)
+    assert saved.runs[0].n_trials == 9
+    assert samples.name in saved.warnings[0]
+    write_run(tmp_path, [rows[0] | {"avg@3": 2 / 3}], stamp=LATER)
+    with refused("RUN", "mismatch"):
+        read_runs([tmp_path])
     again.unlink()
     write_run(tmp_path, rows + rows[:1])
-    with refused("RUN", "duplicate", "question 0 2 times"):
-        read_runs([tmp_path], dedupe=True)
+    with refused(
+        "RUN", "duplicate", "question 0 2 times (--dedupe counts each of its trials once)"
+    ):
+        read_runs([tmp_path])
+    assert read_runs([tmp_path], dedupe=True).runs[0].n_trials == 9
     write_run(tmp_path, [row(0, **{"bayes@3": 0.5, "avg@3": 0.5})])
     with refused("RUN", "mismatch", "question 0: avg@3 = 0.5 is no average of 3 trials"):
         read_runs([tmp_path])

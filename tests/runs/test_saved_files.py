@@ -10,8 +10,8 @@ import pytest
 from _support.errors import refused
 from _support.run_files import LATER, TASK, row, seeded, write_run
 
-from lm_eval_bayes.runs.judged_trials import files_to_judge
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.verifiers.judged_trials import files_to_judge
 
 VERIFIER = {"kind": "transformers", "name": "judge"}
 
@@ -78,7 +78,7 @@ def judge(samples, probability):
     header = {"format": "lm-eval-bayes-verdicts", "version": 1, "samples": samples.name}
     lines = [{**header, "verifier": VERIFIER, "baseline": [0, 0, 0]}]
     for trial in file.trials:
-        a = probability(trial.case.answer)
+        a = probability(trial.read().answer)
         about = {"doc_id": trial.doc_id, "trial": trial.trial, "text": trial.text}
         lines.append({**about, "a": a, "b": 1 - a, "c": 0.0})
     path = samples.with_name(samples.name.replace("samples_", "verdicts_"))
@@ -128,7 +128,7 @@ def test_slices_are_judged_file_by_file(tmp_path):
         ("org/model", second),
     ]
     for file, seed in zip(files, (10, 50), strict=True):
-        assert [(t.doc_id, t.trial, t.case.answer) for t in file.trials] == [
+        assert [(t.doc_id, t.trial, t.read().answer) for t in file.trials] == [
             (question, i, f"seed {seed + i}") for question in (0, 1) for i in range(4)
         ]
 

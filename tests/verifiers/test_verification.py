@@ -16,10 +16,8 @@ from lm_eval_bayes.rubric.verifier_prompt import (
     VerifierInput,
     verifier_prompt,
 )
-from lm_eval_bayes.runs.judged_trials import JudgedFile, TrialCase
 from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
-    OtherVerifierError,
     case_hash,
     read_verdicts,
 )
@@ -29,6 +27,8 @@ from lm_eval_bayes.verifiers.judge import (
     baseline_scores,
     judge_batches,
 )
+from lm_eval_bayes.verifiers.judged_trials import JudgedFile, TrialCase
+from lm_eval_bayes.verifiers.verdicts_file import OtherVerifierError
 from lm_eval_bayes.verifiers.verification import Verification
 
 ANSWERS = [
@@ -118,7 +118,7 @@ def test_every_trial_gets_its_verdict_and_equal_ones_are_judged_once(tmp_path):
     labels = dict.fromkeys("ABC", 0)
     sums = [0.0, 0.0, 0.0]
     for trial in task.trials:
-        label_probabilities = opinion(verifier_prompt(trial.case))
+        label_probabilities = opinion(verifier_prompt(trial.read()))
         verdict = verdicts.trials[trial.doc_id, trial.trial]
         assert verdict.text == trial.text
         if label_probabilities is None:

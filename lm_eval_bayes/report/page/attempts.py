@@ -17,7 +17,6 @@ from lm_eval_bayes._util.text import format_bytes, join_words, plural, printable
 from lm_eval_bayes.analysis.report_data import TaskPanel
 from lm_eval_bayes.report.page.tables import QuestionTable
 from lm_eval_bayes.report.page.text import json_island, name
-from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 from lm_eval_bayes.stats import FloatArray, ScoreOutcomes
@@ -161,28 +160,12 @@ def _attempts(run: TaskRun, row: int, n_shown: int, answers: dict[str, int]) -> 
             -1 if answer is None else answers.setdefault(name(answer)[:_MAX_ANSWER], len(answers))
             for answer in run.answers[row][:n_shown]
         ]
-    if run.attempts is not None:
-        _number(attempts, run.attempts[row], n_shown)
+    if run.is_graded is not None and not run.is_graded[row].all():
+        attempts["n_unscored"] = int((~run.is_graded[row]).sum())
     if TOKENS in run.measured:
         tokens = run.measured[TOKENS][row][:n_shown].tolist()
         attempts["tokens"] = [None if t != t else round(t) for t in tokens]
     return attempts
-
-
-def _number(attempts: dict[str, Any], of_question: AttemptNumbers, n_shown: int) -> None:
-    """Add the numbers of attempts where they are not 1, 2, …, and the attempts without a score."""
-    n_without = int((~of_question.is_graded).sum())
-    numbered = of_question.attempts()
-    if numbered is None:
-        if n_without:
-            attempts["n_unscored"] = n_without
-        return
-    counted = numbered.counted[:n_shown]
-    if counted != list(range(1, len(counted) + 1)):
-        attempts["numbers"] = counted
-    if n_without:
-        attempts["unscored"] = numbered.without_grade[:_MAX_UNSCORED]
-        attempts["n_unscored"] = n_without
 
 
 def _add_texts(question: dict[str, Any], cells: list[tuple[TaskRun, int]], texts: _Texts) -> None:

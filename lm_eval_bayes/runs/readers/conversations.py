@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes._util.text import replace_surrogates
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.json_files import json_text, mappings, name_of
 
 #: Keys of the parts of a message that hold text.
@@ -79,20 +78,5 @@ def _text(message: Mapping[str, Any]) -> str:
     texts: list[Any] = [content]
     for part in content if isinstance(content, list) else ():
         texts += [part, *(mapping(part).get(key) for key in _PARTS)]
-    texts += map(_call, calls if isinstance(calls, list) else ())
+    texts += [json_text(call) for call in calls] if isinstance(calls, list) else ()
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _call(call: object) -> str:
-    """Return the call of a tool as the tool's name with its arguments."""
-    if isinstance(call, str):  # JSON, as verifiers writes it
-        try:
-            call = json.loads(call)
-        except (ValueError, RecursionError):
-            return str(call)
-    named = mapping(call)
-    function = named.get("function")
-    named = {**named, "name": function} if isinstance(function, str) else mapping(function) or named
-    arguments = named.get("arguments")
-    text = arguments if isinstance(arguments, str) else json_text(arguments)
-    return f"{name_of(named.get('name'))}({text})"

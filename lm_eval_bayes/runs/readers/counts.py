@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.validation import MOST_TRIALS
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.readers.column_names import UNNAMED, find_columns
@@ -17,10 +17,13 @@ from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import rows_of, uniform
 from lm_eval_bayes.runs.readers.text_files import file_argument
-from lm_eval_bayes.runs.trials import PartialRun, Question
+from lm_eval_bayes.runs.trials import PartialRun, Question, counted_trials, questions_of
 
 #: The name of a column of counts.
 _COUNT = re.compile(r"[cn](_|$)", re.IGNORECASE)
+
+#: No question has more trials.
+_MOST_TRIALS = 10**6
 
 #: The kinds of columns that say what is counted.
 _NAMES = ("question", "task", "model")
@@ -43,8 +46,8 @@ def read(file: Path, query: Query) -> FileContents:
     """
     names = LogFile(file).columns
     columns = find_columns(names, {}, query.cluster)
-    rows = rows_of(file, names, query.advance)
-    runs: dict[tuple[str, str], dict[str, Question]] = {}
+    rows = rows_of(file, names)
+    runs: dict[tuple[str, str], dict[str, tuple[tuple[int, int], Question]]] = {}
     for number, row in enumerate(uniform(rows, names), 1):
         where = f"{file}, row {number}"
         id, task, model = (name_of(row.get(columns.get(k, ""))) for k in _NAMES)
@@ -54,20 +57,19 @@ def read(file: Path, query: Query) -> FileContents:
         for of_model, c, n in _counts_by_model(row, model or plain_name(file).stem):
             questions = runs.setdefault((of_model, task or query.task or UNNAMED), {})
             counts = _check_counts(c, n, where)
-            if id in questions and not (query.dedupe and questions[id].counts == counts):
+            if id in questions and not (query.dedupe and questions[id][0] == counts):
                 rule = "count every question of a model once"
                 raise InvalidInputError.of("RUN", "duplicate", rule, f"{id} in {where}")
             label = cluster_label(row, columns.get("cluster", ""))
-            questions[id] = Question(id, counts=counts, cluster=label)
+            questions[id] = counts, Question(id, cluster=label)
     if not runs:
         rule = f"hold rows of id, c and n ({file})"
         raise InvalidInputError.of("RUN", "empty", rule, "none")
-    partials = [
-        PartialRun(
-            model, task, (str(file),), tuple(of.values()), arguments=file_argument(file, model)
-        )
-        for (model, task), of in runs.items()
-    ]
+    partials = []
+    for (model, task), of_run in runs.items():
+        parts = ((question, counted_trials(*counts)) for counts, question in of_run.values())
+        run = PartialRun(model, task, (str(file),), *questions_of(parts), ordered=False)
+        partials.append(replace(run, arguments=file_argument(file, model)))
     read_names = {columns.get(kind) for kind in (*_NAMES, "cluster")}
     unread = [name for name in names if not (_COUNT.match(name) or name in read_names)]
     return FileContents(
@@ -93,7 +95,7 @@ def _check_counts(c: object, n: object, where: str) -> tuple[int, int]:
     # whole numbers, or their texts in CSV
     texts = [str(value).strip() if type(value) in (int, str) else "" for value in (c, n)]
     are_whole = all(re.fullmatch("[0-9]{1,19}", text) for text in texts)
-    if not are_whole or not int(texts[0]) <= int(texts[1]) <= MOST_TRIALS:
+    if not are_whole or not int(texts[0]) <= int(texts[1]) <= _MOST_TRIALS:
         rule = f"count c right ones of n trials, whole numbers with 0 <= c <= n ({where})"
         raise InvalidInputError.of("RUN", "range", rule, f"c={c!r}, n={n!r}")
     return int(texts[1]) - int(texts[0]), int(texts[0])

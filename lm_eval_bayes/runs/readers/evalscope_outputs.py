@@ -16,7 +16,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of
@@ -43,7 +43,7 @@ def read(file: Path, query: Query) -> FileContents:
     """Read reviews."""
     task, split = file.stem, after_last(_REVIEWS, file)
     model = file.absolute().parent.name if split is None else "/".join(split[1].parts[:-1])
-    dataset, report = _report(file, query)
+    dataset, report = _report(file)
     subsets = files_beside(file, f"{escape(dataset)}_*.jsonl") if dataset else []
     groups = {dataset: (task,)} if len(subsets) > 1 else {}
     if query.task not in (None, task, *groups):
@@ -113,11 +113,11 @@ def _usage(file: Path) -> dict[str, Mapping[str, Any]]:
     return {name_of(row.get("index")): mapping(row.get("model_output")) for row in rows}
 
 
-def _report(file: Path, query: Query) -> tuple[str, Mapping[str, Any]]:
+def _report(file: Path) -> tuple[str, Mapping[str, Any]]:
     """Return the dataset of reviews and its report; "" and none where there is no report."""
     reports = files_beside(_beside(file, _REVIEWS, _REPORTS), "*.json")
     of_dataset = [report for report in reports if file.stem.startswith(f"{report.stem}_")]
     if not of_dataset or _REVIEWS not in file.absolute().parts:
         return "", {}
     report = max(of_dataset, key=lambda report: len(report.stem))
-    return report.stem, mapping(load_json(report, query.advance))
+    return report.stem, mapping(load_json(report))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from lm_eval_bayes._util.compressed import COMPRESSED, check_pointer, plain_name
+from lm_eval_bayes._util.compressed import check_pointer, plain_name
 from lm_eval_bayes._util.text import first_names
-from lm_eval_bayes.errors import InvalidInputError, Rule
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
     evalscope_outputs,
@@ -110,10 +110,9 @@ FORMATS: tuple[Format, ...] = (
     Format("verifiers, traces", "traces.jsonl, or its folder", verifiers_traces, ("traces.jsonl",)),
     Format(
         "SWE-bench",
-        "MODEL.RUN.json, report.json of an instance, or a folder of them",
+        "MODEL.RUN.json, or a folder of them",
         swe_bench_report,
-        ("report.json",),
-        "*.json",
+        beside="*.json",
     ),
     Format(
         "tau2-bench, tau-bench", "results .json, folders", tau_bench, ("results.json",), "*.json"
@@ -380,28 +379,18 @@ def _check_complete(path: Path) -> None:
 
 def _unrecognised(file: LogFile) -> InvalidInputError:
     """Return the error of a file that no format recognises."""
-    path, got = file.path, str(file.path)
-    rule_id: Rule = "path"
+    path = file.path
     if (store := store_of(path)) is not None:
         rule = f"name the store itself, {store}; what was named is a part of it"
-    elif path.stat().st_size == 0:
-        rule_id, rule = "empty", "hold a run, and this file is empty"
-    elif (path.suffix in COMPRESSED and file.suffix in (".eval", ".json")) or (
-        file.beginning.startswith(b"PK\x03\x04")
-    ):
-        rule_id = "format"
-        rule = "be unpacked first: of logs of this kind plain files are read, and .eval files"
-    else:
-        try:
-            _check_complete(path)
-        except InvalidInputError as error:
-            return error
-        rule = _RULE
-        if file.suffix not in tables.JSON and file.columns:
-            rule_id, got = "missing-column", ", ".join(file.columns)
-            rule = (
-                f"have columns of questions and scores in {path.name}, as in "
-                f"{trial_table.EXAMPLE}, or counts id, c and n (--columns question=NAME,score=NAME "
-                "chooses others)"
-            )
-    return InvalidInputError.of("RUN", rule_id, rule, got)
+        return InvalidInputError.of("RUN", "path", rule, str(path))
+    if path.stat().st_size == 0:
+        return InvalidInputError.of("RUN", "empty", "hold a run", f"{path}, which is empty")
+    try:
+        _check_complete(path)
+    except InvalidInputError as error:
+        return error
+    if file.suffix not in tables.JSON and file.columns:
+        rule = f"have columns of questions and scores in {path.name}, as in {trial_table.EXAMPLE}"
+        rule += " (--columns question=NAME,score=NAME chooses others)"
+        return InvalidInputError.of("RUN", "missing-column", rule, ", ".join(file.columns))
+    return InvalidInputError.of("RUN", "path", _RULE, str(path))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import join_words
-from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.log_fields import mapping, number
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
@@ -91,9 +91,9 @@ def _folder_of(trial: Path, within: Path) -> Path:
 def read(file: Path, query: Query) -> FileContents:
     """Read a job, a run or a trial."""
     job_file = file / "result.json"
-    job = mapping(load_json(job_file, query.advance)) if _JOB.match(beginning(job_file)) else {}
+    job = mapping(load_json(job_file)) if _JOB.match(beginning(job_file)) else {}
     paths = _trial_files(file) if file.is_dir() else [file]
-    records = [record for path in paths for record in _records(path, job, query)]
+    records = [record for path in paths for record in _records(path, job)]
     if any("task_name" in content for content, _ in records):  # of Harbor, which numbers no trials
         records.sort(key=lambda record: timestamp(record[0].get("started_at")) or 0.0)
     log = ToolLog(file, query, _trials, lambda query: records)
@@ -119,9 +119,9 @@ def read(file: Path, query: Query) -> FileContents:
     return contents
 
 
-def _records(path: Path, job: _Object, query: Query) -> Iterator[_Record]:
+def _records(path: Path, job: _Object) -> Iterator[_Record]:
     """Yield the trials of a file, each with what is known of its job or run."""
-    content = mapping(load_json(path, query.advance))
+    content = mapping(load_json(path))
     results = content.get("results")
     if "task_name" in content:
         yield content, job
@@ -129,7 +129,7 @@ def _records(path: Path, job: _Object, query: Query) -> Iterator[_Record]:
     # a trial in a file of its own lies in the folder of its task, in that of the run
     folder = path.absolute().parents[: 1 if isinstance(results, list) else 3][-1]
     metadata = folder / "run_metadata.json"
-    about = mapping(load_json(metadata, query.advance)) if metadata.is_file() else {}
+    about = mapping(load_json(metadata)) if metadata.is_file() else {}
     name = _name_of_run(path) if isinstance(results, list) else folder.name
     for result in mappings(results) if isinstance(results, list) else [content]:
         yield result, {**about, "id": content.get("id") or about.get("uuid"), "folder": name}

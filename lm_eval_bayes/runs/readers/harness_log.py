@@ -15,7 +15,7 @@ from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, generated_texts, right_answers
+from lm_eval_bayes.runs.log_fields import cluster_label, generated_texts, mapping, right_answers
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.provenance import (
@@ -24,7 +24,6 @@ from lm_eval_bayes.runs.provenance import (
     greedy,
     groups_of,
     identifying_arguments,
-    mapping,
     provenance_of,
 )
 from lm_eval_bayes.runs.readers.file_access import files_beside
@@ -102,7 +101,7 @@ def read(file: Path, query: Query) -> FileContents:
                 skipped.append(error)
     if skipped and not runs:
         raise skipped[0]
-    warnings += [f"left out: {error.lacking}" for error in skipped]
+    warnings += [f"left out: {error}" for error in skipped]
     tasks = tuple(of_task.task.task for of_task in samples)
     return FileContents(runs, tasks, groups, tuple(warnings))
 
@@ -119,14 +118,14 @@ class Samples:
 
 def _lines(file: Path, query: Query) -> list[Samples]:
     """Return the rows of a samples file."""
-    rows = JsonLines(file, query.advance, unique_keys=False)
+    rows = JsonLines(file, unique_keys=False)
     task = logged_task(file)
     return [Samples(task, rows, lambda: texts_log(file, rows, _texts))]
 
 
 def _dump(file: Path, query: Query) -> list[Samples]:
     """Return the rows of the tasks in what `lm_eval.simple_evaluate` returned."""
-    results = mapping(load_json(file, query.advance))
+    results = mapping(load_json(file))
     texts = SpooledRecords(
         file,
         records=lambda: (
@@ -249,8 +248,7 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
             raise InvalidInputError.of("RUN", "empty", rule, "none")
         choice = join_words([repr(name) for name in filters], "or")
         rule = f"be a filter of {task.samples}: {choice}"
-        lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
-        raise NothingToCountError.of_task("filter", rule, query.filter, lacking, "choice")
+        raise NothingToCountError.of("filter", "choice", rule, query.filter)
     provenance = provenance_of(task, first.sent[1])
     run = PartialRun(
         model=task.model,
@@ -265,7 +263,6 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
         sampled=first.sent[1] is not None and not greedy(first.sent[1]),
         folder=task.samples.parent if plain_name(task.samples).suffix == ".jsonl" else None,
         stamp=task.stamp,
-        unnamed=not task.results,
     )
     parts, run = logged_trials(run, task, first, itertools.chain([first], lines), query)
     notes = list(run.notes)
@@ -291,9 +288,8 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
     warnings += getattr(samples.rows, "warnings", ())
     runs = list(_with_questions(run, parts, samples.texts(), query, warnings))
     if query.regrade is None and not any(run.n_trials for run in runs):
-        lacking = f"task {task.task}, of which no trial was graded"
         rule = f"hold a graded trial of task {task.task}"
-        raise NothingToCountError.of_task("RUN", rule, task.samples.name, lacking)
+        raise NothingToCountError.of("RUN", "missing", rule, task.samples.name)
     return runs
 
 
@@ -327,10 +323,10 @@ def _with_questions(
     groups = [list(several) for _, several in itertools.groupby(parts, lambda p: p[0].doc_id)]
     for several in groups:
         question, same = several[0][0], len({other.id for other, _ in several}) == 1
-        if len(several) > 1 and not (query.dedupe and same and question.counts is None):
+        if len(several) > 1 and not (query.dedupe and same):
             rule, got = f"log every question once ({run.source})", f"question {question.doc_id}"
             got += f" {len(several)} times" if same else " with several documents"
-            if same and query.dedupe is False and question.counts is None:
+            if same and query.dedupe is False:
                 got += " (--dedupe counts each of its trials once)"
             raise InvalidInputError.of("RUN", "duplicate", rule, got)
     ids = distinct_ids([several[0][0].id for several in groups])

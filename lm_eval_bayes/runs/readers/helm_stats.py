@@ -15,7 +15,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.json_files import json_text, load_json, mappings, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
@@ -40,13 +40,13 @@ def read(file: Path, query: Query) -> FileContents:
         If the file is broken, or has no exact matches and the query names no other metric.
     """
     spec_file = file.with_name("run_spec.json")
-    spec = mapping(load_json(spec_file, query.advance)) if spec_file.is_file() else {}
+    spec = mapping(load_json(spec_file)) if spec_file.is_file() else {}
     adapter = mapping(spec.get("adapter_spec"))
     task, _, arguments = (name_of(spec.get("name")) or file.absolute().parent.name).partition(":")
     parts = [part.partition("=") for part in arguments.split(",") if part]
     named = next((value for key, _, value in parts if key == "model"), "")
     others = ",".join("".join(part) for part in parts if not part[0].startswith("model"))
-    rows = mappings(load_json(file, query.advance))
+    rows = mappings(load_json(file))
     common: dict[str, Any] = {
         "model": name_of(adapter.get("model")) or named,
         "task": f"{task}:{others}" if others else task,

@@ -23,13 +23,12 @@ from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import mapping, number
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
-from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
-    beginning,
     broken,
     json_text,
     load_json,
@@ -39,7 +38,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
 )
 from lm_eval_bayes.runs.readers.log_file import LogFile
-from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import SETTINGS, call_settings
@@ -70,41 +69,10 @@ _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _LONGEST_ARGUMENT = 24
 
 
-def units(files: Sequence[Path], path: Path) -> Found:
-    """Return the logs in a folder: of those of one task and model the newest."""
-    logs = {file: _evaluation(file) for file in files}
-    newest: dict[tuple[object, str], Path] = {}
-    ids: dict[Path, tuple[object, str]] = {}
-    # the newest first, .eval before .json
-    for file in sorted(logs, key=lambda f: (-(timestamp(logs[f].get("created")) or 0), f.suffix)):
-        task = name_of(logs[file].get("task_id")) or name_of(logs[file].get("eval_id"))
-        ids[file] = (task or file, name_of(logs[file].get("model")))  # those of a retry too
-        newest.setdefault(ids[file], file)
-    warnings = tuple(
-        f"{file} was left out: {newest[id].name} is a copy, or a retry, which holds its samples"
-        for file, id in ids.items()
-        if newest[id] != file
-    )
-    return Found(sorted(newest.values()), warnings)
-
-
 def is_mine(file: LogFile) -> bool:
     """Return whether a file is a log."""
     form = {".json": _JSON_LOG, ".eval": _ZIP}.get(file.path.suffix)
     return form is not None and form.match(file.beginning) is not None
-
-
-def _evaluation(file: Path) -> Mapping[str, Any]:
-    """Return what a log says of the evaluation, for its files in a folder; empty where broken."""
-    try:
-        if file.suffix == ".eval":
-            with zipfile.ZipFile(file) as archive:
-                return mapping(_header(file, archive).get("eval"))
-        text = beginning(file, 2**20).decode("utf-8-sig", "ignore")
-        start = re.search(r'"eval"\s*:\s*', text)
-        return mapping(json.JSONDecoder().raw_decode(text, start.end())[0]) if start else {}
-    except (*_BROKEN_ZIP, RecursionError):
-        return {}
 
 
 def _header(file: Path, archive: zipfile.ZipFile) -> Mapping[str, Any]:
@@ -136,16 +104,21 @@ def read(file: Path, query: Query) -> FileContents:
     if not any(trial.tokens for trial in log.trials):
         log.trials = [replace(trial, tokens=None) for trial in log.trials]
     log.warnings += _incomplete(header, len(log.trials), file)
-    version = name_of(mapping(header.get("eval")).get("task_version"))
-    return log.contents("inspect_ai", version=version)
+    about = mapping(header.get("eval"))
+    return log.contents(
+        "inspect_ai",
+        version=name_of(about.get("task_version")),
+        folder=file.parent,  # of which a retry holds the samples of the log before it
+        stamp=name_of(about.get("created")),
+    )
 
 
 def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]:
     """Yield the trials, each with the value and the answer of every scorer; fill the header."""
     if file.suffix == ".eval":
-        about, samples = _archived(file, query)
+        about, samples = _archived(file)
     else:
-        about = {**mapping(load_json(file, query.advance))}
+        about = {**mapping(load_json(file))}
         if not isinstance(about.get("samples"), list):
             raise broken(file, "no list of samples")
         samples = mappings(about.pop("samples"))
@@ -254,7 +227,7 @@ def _with_scores(trial: Trial, names: Mapping[str, None], metric: str) -> Trial:
 # -- archives and texts --------------------------------------------------------------------------
 
 
-def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
+def _archived(file: Path) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
     """Read the header and the summaries of an `.eval` file."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -264,7 +237,6 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
             entries = [_SUMMARIES] if _SUMMARIES in names else journal
             parts = [mappings(_content(file, archive, name)) for name in entries]
-        query.advance(file.stat().st_size)
     except InvalidInputError:
         raise
     except _BROKEN_ZIP as error:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
-from lm_eval_bayes._util.text import replace_surrogates
+from lm_eval_bayes._util.text import first_names, one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, fields_in_words
-from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.log_fields import cluster_label, mapping, number
 from lm_eval_bayes.runs.readers.file_access import unreadable
-from lm_eval_bayes.runs.readers.protocol import Advance, Query
+from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.
@@ -43,7 +42,7 @@ def beginning(file: Path, n_bytes: int = 4096) -> bytes:
         return b""
 
 
-def load_json(file: Path, advance: Advance = lambda n_bytes: None) -> Any:
+def load_json(file: Path) -> Any:
     """Return the content of a JSON file.
 
     Raises
@@ -52,12 +51,10 @@ def load_json(file: Path, advance: Advance = lambda n_bytes: None) -> Any:
         If it cannot be read, is too large, or is no JSON.
     """
     try:
-        size = file.stat().st_size
-        if size > LARGEST:
+        if file.stat().st_size > LARGEST:
             raise broken(file, f"more than {LARGEST:,} bytes")
         with open_bytes(file) as opened:
             raw = opened.read()
-        advance(size)
     except UNREADABLE as error:
         raise unreadable(error, file) from None
     return parsed(raw, file)
@@ -187,11 +184,10 @@ def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[s
     labels = [cluster_label(document, query.cluster) or "" for document in listed]
     if any(labels) or not labels:
         return labels
-    if choice := fields_in_words(listed):
-        rule = f"be a field of {where}, {choice}"
-        raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
-    rule = f"be left out: {where} have no field that is a text or a number"
-    raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
+    fields = {name: None for name in mapping(listed[0]) if cluster_label(listed[0], name)}
+    choice = one_line(first_names(list(fields), 12), 400) or "which have none"
+    rule = f"be a field of {where} that is a text or a number, {choice}"
+    raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
 
 
 def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
-from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of, text_of
 from lm_eval_bayes.runs.readers.log_file import LogFile
@@ -26,7 +27,7 @@ from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
-from lm_eval_bayes.runs.trials import PartialRun
+from lm_eval_bayes.runs.trials import PartialRun, counted_trials, questions_of
 
 _COLUMNS = frozenset(("doc", "metric", "model_response"))
 _DETAILS, _RESULTS = "details", "results"
@@ -44,7 +45,7 @@ def is_mine(file: LogFile) -> bool:
 
 def read(file: Path, query: Query) -> FileContents:
     """Read details."""
-    log = ToolLog(file, query, partial(_samples, _common(file, query)), partial(_rows, file))
+    log = ToolLog(file, query, partial(_samples, _common(file)), partial(_rows, file))
     n_samples = Counter(sample.place // PER_RECORD for sample in log.trials)
     firsts = [sample for sample in log.trials if sample.place % PER_RECORD == 0]
     samples = {(s.task, s.question): (s.place, n_samples[s.place // PER_RECORD]) for s in firsts}
@@ -53,7 +54,7 @@ def read(file: Path, query: Query) -> FileContents:
         s if n == 1 else replace(s, place=PER_RECORD - 1)
         for s, n in zip(firsts, n_samples.values(), strict=True)
     ]
-    contents = log.contents("lighteval", first_label=1)
+    contents = log.contents("lighteval")
     runs = []
     for run in contents.runs:
         counted = query.bounds is None and _counted(run, samples, log)
@@ -66,17 +67,16 @@ def read(file: Path, query: Query) -> FileContents:
 
 def _rows(file: Path, query: Query) -> Iterator[tuple[int, Mapping[str, Any]]]:
     yield from enumerate(tables.arrow_rows(file, sorted(_COLUMNS)))
-    query.advance(file.stat().st_size)
 
 
-def _common(file: Path, query: Query) -> Trial:
+def _common(file: Path) -> Trial:
     """Return what the results beside the details, and the folders, say of the run."""
     parts, split = file.absolute().parts, after_last(_DETAILS, file.absolute().parent)
     model, sent = parts[-3] if len(parts) > 3 else file.stem, {}
     if split is not None:
         folder = split[1].parent
         results = split[0] / _RESULTS / folder / f"results_{parts[-2]}.json"
-        content = mapping(load_json(results, query.advance)) if results.is_file() else {}
+        content = mapping(load_json(results)) if results.is_file() else {}
         config = mapping(mapping(content.get("config_general")).get("model_config"))
         sent = call_settings(config.get("generation_parameters"))
         model = name_of(config.get("model_name")) or "/".join(folder.parts) or model
@@ -119,27 +119,27 @@ def _counted(
     """Return a run of means as one of counts; None where the values do not tell these."""
     if not _MEAN.fullmatch(run.metric):
         return None
-    named, trials = _SAMPLES.search(run.metric), run.trials
-    if trials is None:
-        return None
-    questions, logged = [], []
-    values = (trials.category if trials.score is None else trials.score)[trials.is_graded]
-    of_values = (run.questions[number] for number in trials.question[trials.is_graded].tolist())
-    for question, value in zip(of_values, values.tolist(), strict=True):
+    named, graded = _SAMPLES.search(run.metric), run.trials.graded()
+    values = graded.category if graded.score is None else graded.score
+    parts = []
+    for number, value in zip(graded.question.tolist(), values.tolist(), strict=True):
+        question = run.questions[number]
         place, n = samples[run.task, question.id]
         n = int(named[1] or named[2]) if named else n
         right = round(value * n)
         if not n or abs(value * n - right) > 1e-6 * n:
             return None
-        questions.append(replace(question, counts=(n - right, right)))
-        if log.texts is not None:
-            logged.append(LoggedTexts.at(place + np.arange(n), log.texts))
-    note = f"{run.metric} is a mean of samples: the right ones were counted, their order is unknown"
+        logged = LoggedTexts.at(place + np.arange(n), log.texts) if log.texts else None
+        parts.append((question, counted_trials(n - right, right, logged)))
+    notes = [f"{run.metric} is a mean of samples: the right ones were counted, in no order"]
+    if n_ungraded := run.trials.category.size - len(parts):
+        notes.append(f"{plural(n_ungraded, 'question')} without a score left out")
+    questions, trials = questions_of(parts)
     return replace(
         run,
-        questions=tuple(questions),
-        trials=None,
-        logged=tuple(logged) or None,
+        questions=questions,
+        trials=trials,
+        ordered=False,
         weights=(0.0, 1.0),
-        notes=(*run.notes, note),
+        notes=(*run.notes, *notes),
     )

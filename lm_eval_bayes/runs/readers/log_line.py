@@ -14,11 +14,11 @@ import numpy as np
 
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.log_fields import generated_texts
+from lm_eval_bayes.runs.log_fields import generated_texts, mapping
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
-from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.trials import Question, Trials, endings, floats
+from lm_eval_bayes.stats import IntArray
 
 #: Fields of a document that hold the text of the question.
 _QUESTION = ("problem", "question", "Question", "query", "goal", "sentence")
@@ -110,12 +110,11 @@ class LogLine:
 
     def question(
         self,
-        categories: Sequence[int],
+        categories: Sequence[int] | IntArray,
         recorded: Mapping[str, Sequence[Any]] = MappingProxyType({}),
-        counts: tuple[int, ...] | None = None,
         **columns: Any,
     ) -> tuple[Question, Trials]:
-        """Return the question, identified by its document, with its trials or counts of them.
+        """Return the question, identified by its document, with its trials.
 
         The hash of a document is that of the harness, which older ones do not log.
         """
@@ -139,9 +138,7 @@ class LogLine:
         columns["measured"] = {name: c for name, c in measured.items() if c is not None}
         if len(texts) == n:
             columns["measured"] |= endings(texts, recorded.get("finish_reason", ()))
-        question = Question(
-            id, self.question_text, prompt_hash, self.doc_id, self.cluster, counts=counts
-        )
+        question = Question(id, self.question_text, prompt_hash, self.doc_id, self.cluster)
         return question, Trials.of_question(categories, numbers, **columns)
 
     def broken(self, reason: str, rule_id: Rule = "damaged") -> InvalidInputError:

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.text import join_words, plural
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes._util.validation import MOST_TRIALS, as_real
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import LoggedTask, mapping
+from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, counted_trials, objects
 from lm_eval_bayes.stats import FloatArray, check_weights
 
 #: The row of the average score of a question over N trials.
@@ -96,8 +97,7 @@ def _graded_metric(task: LoggedTask, first: LogLine, query: Query) -> str | None
         others = [name for name in known if name not in errors]
         rule = f"have scores of {metric} of task {task.task}, with --bounds LOW:HIGH"
         rule += f" (--metric chooses {join_words(others, 'or')})" if others else ""
-        lacking = f"task {task.task}, whose metric {metric} has no numbers: {errors[metric]}"
-        raise NothingToCountError.of_task("RUN", rule, errors[metric], lacking, "range")
+        raise NothingToCountError.of("RUN", "range", rule, errors[metric])
     if len(known) > 1 and query.metric is not None and query.metric not in known:
         rule = f"be a metric of task {task.task} that has numbers, {join_words(list(known), 'or')}"
         raise InvalidInputError.of("metric", "choice", rule, query.metric)
@@ -135,14 +135,18 @@ def _graded(
     signals, wanted = None, None if bounds else query.signals  # of right and wrong trials
     if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
         signals = SignalReader(task, query)
-    questions, n_errors = [], 0
+    questions, lowest = [], "wrong" if bounds is None else f"{bounds[0]:g}"
     for line in lines:
-        n_errors += len(mapping(line.row.get("grading_error_notes")))
         field = _field(task, metric, line)
         values = line.column(field, line.row.get(field))
         if field == metric:
             values = [_outcome(value, 0 if bounds is None else bounds[0]) for value in values]
         columns: dict[str, Any] = {}
+        if failed := mapping(line.row.get("grading_error_notes")):
+            remark = f"whose grading failed counted as {lowest}"
+            columns["remark"] = objects(
+                [remark if str(i) in failed else None for i in range(len(values))]
+            )
         if bounds is not None:
             categories, columns["score"] = [0] * len(values), _scores(line, values, bounds)
         else:
@@ -158,9 +162,6 @@ def _graded(
     if len(names) > 1 and query.metric is None:
         choice = join_words([name for name in names if name not in task.metric_errors], "or")
         notes.append(f"{names[0]} was counted; --metric chooses among {choice}")
-    if n_errors:
-        lowest = "wrong" if bounds is None else f"{bounds[0]:g}"
-        notes.append(f"grading failed on {plural(n_errors, 'trial')}, which count as {lowest}")
     if signals is not None:
         run = replace(run, signals_error=signals.error, verifiers=signals.verifiers)
     return questions, replace(
@@ -259,8 +260,7 @@ def _chosen(
         logs = ", ".join(logged) or "no metric"
         rule = f"log graded trials or a metric of zeros and ones of task {task.task}"
         rule += f" in {task.samples}" + ("; --regrade grades the texts" if generated else "")
-        lacking = f"task {task.task}, which logs no metric of zeros and ones ({logs})"
-        raise NothingToCountError.of_task("RUN", rule, logs, lacking)
+        raise NothingToCountError.of("RUN", "missing", rule, logs)
     listed = [entry.get("metric") for entry in task.metric_list]
     return query.metric or next((name for name in listed if name in names), names[0])
 
@@ -291,7 +291,7 @@ def average_metric(row: Mapping[str, Any]) -> str | None:
 
 def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], average: str) -> Read:
     """Read counts of right trials, from the average score that the metric `bayes` logs."""
-    entry = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
+    entry: Mapping[str, Any] = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
     weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
     if not is_right_or_wrong(weights):
         rule = f"score a right answer above a wrong one in task {task.task}"
@@ -306,12 +306,13 @@ def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], averag
         # a float keeps fifteen digits, so c of N trials is an integer but for rounding
         if not (-0.01 < right < n + 0.01) or abs(right - round(right)) > 0.01:
             raise line.broken(f"{average} = {value!r} is no average of {n} trials", "mismatch")
-        questions.append(line.question([], counts=(n - round(right), round(right))))
+        counts = counted_trials(n - round(right), round(right))
+        questions.append(line.question(counts.category, digest=counts.digest))
     note = (
         f"the metric bayes of task {task.task} logs how many trials were right and not which: "
         "what needs their order needs --regrade"
     )
-    return questions, replace(run, weights=weights, notes=(note,))
+    return questions, replace(run, weights=weights, notes=(note,), ordered=False)
 
 
 def metric_names(row: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.json_files import after_last, broken, load_json, name_of, text_of
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
@@ -38,7 +38,7 @@ def read(file: Path, query: Query) -> FileContents:
     if query.task not in (None, task):
         return FileContents((), (task,))
     log = ToolLog(file, query, partial(_trials, model, task), partial(_problems, file))
-    return log.contents("MathArena", first_label=1)
+    return log.contents("MathArena")
 
 
 def _names(folder: Path) -> tuple[str, str]:
@@ -55,7 +55,7 @@ def _problems(file: Path, query: Query) -> Iterator[tuple[str, Mapping[str, Any]
     """Yield the problems with their names, in the order of their numbers."""
     files = [path for path in file.iterdir() if is_mine(LogFile(path))] if file.is_dir() else [file]
     for path in sorted(files, key=lambda path: (len(path.name), path.name)):
-        problem = mapping(load_json(path, query.advance))
+        problem = mapping(load_json(path))
         if not isinstance(problem.get("correct"), list):
             raise broken(path, "no list of grades (correct)")
         lists = (problem.get(key) for key in ("correct", "answers", "messages"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query

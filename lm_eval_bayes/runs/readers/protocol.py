@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.query import Advance as Advance
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.query import Query as Query
 from lm_eval_bayes.runs.trials import PartialRun
 
@@ -28,8 +27,6 @@ class FileContents:
         What was left out.
     notes : tuple of str
         How the file was read.
-    columns : tuple of str
-        Of a table the name of the file, and its columns by what they hold; empty for others.
     """
 
     runs: Sequence[PartialRun]
@@ -37,7 +34,6 @@ class FileContents:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,21 +57,4 @@ UNREADABLE_RULES = ("damaged", "empty", "format", "permission")
 
 
 class NothingToCountError(InvalidInputError):
-    """A task logs nothing that its trials could be counted by.
-
-    Attributes
-    ----------
-    lacking : str
-        The task, and what it lacks.
-    """
-
-    lacking = ""
-
-    @classmethod
-    def of_task(
-        cls, argument: str, rule: str, got: object, lacking: str, rule_id: Rule = "missing"
-    ) -> NothingToCountError:
-        """Return the error; `lacking` is for a warning, where other tasks can be read."""
-        error = cls.of(argument, rule_id, rule, got)
-        error.lacking = lacking
-        return error
+    """A task logs nothing that its trials could be counted by."""

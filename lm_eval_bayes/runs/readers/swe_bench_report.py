@@ -1,7 +1,6 @@
-"""Reports of SWE-bench and of benchmarks with its harness: of a run, or of each instance.
+"""Reports of the runs of SWE-bench and of benchmarks with its harness.
 
-A run writes `<model>.<run>.json` with lists of instances, and
-`logs/run_evaluation/<run>/<model>/<instance>/report.json`; submissions to SWE-bench/experiments
+A run writes `<model>.<run>.json` with lists of instances; submissions to SWE-bench/experiments
 have a `results.json` of other lists. Every run is one trial of its instances; the runs of a model
 are merged. Resolved instances are right; those with errors, time-outs and empty patches are wrong,
 as in the rate of SWE-bench; those that were never submitted do not count.
@@ -10,17 +9,17 @@ as in the rate of SWE-bench; those that were never submitted do not count.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
 from lm_eval_bayes.runs.readers.log_file import LogFile
-from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 
 #: Lists of instances, with what kept them from being graded: the first list of an instance counts.
@@ -38,46 +37,26 @@ _LISTS = {
 _FAILED = ("unresolved_ids", "empty_patch_ids", "error_ids")
 _ALL = ("submitted_ids", "completed_ids", "unresolved_ids", "generated")
 
-#: The first keys of the report of a run, and the key of an instance in its own report.
+#: The first keys of a report.
 _RUN = re.compile(
     rb'\s*\{\s*"((?:total|submitted|completed|resolved)_(?:instances|ids)"\s*:'
     rb'|(?:no_generation|no_logs|generated|resolved)"\s*:\s*\[)'
 )
-_INSTANCE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{[^{}]*"(?:resolved|patch_exists)"\s*:')
 
 #: The number at the end of the name of a run.
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
 
 def is_mine(file: LogFile) -> bool:
-    """Return whether a file is a report of a run or of an instance."""
-    if file.name == "report.json":
-        return _INSTANCE.match(file.beginning) is not None
+    """Return whether a file is a report of a run."""
     if file.path.suffix != ".json" or not _RUN.match(file.beginning):
         return False
     content = beginning(file.path, 2**24)  # reports are not larger
     return any(f'"{key}"'.encode() in content for key in _RESOLVED)
 
 
-def units(files: Sequence[Path], path: Path) -> Found:
-    """Return the reports of runs in a folder, and the folders of runs without one."""
-    if not path.is_dir():
-        return Found(files)
-    runs = [file for file in files if file.name != "report.json"]
-    reported = set(map(_model_and_run, runs))
-    folders = {_run_folder(file) for file in files if file.name == "report.json"}
-    return Found([*runs, *sorted(f for f in folders if _model_and_run(f) not in reported)])
-
-
-def _run_folder(report: Path) -> Path:
-    """Return the folder of a run and a model, of the report of an instance."""
-    return report.absolute().parent.parent
-
-
 def _model_and_run(path: Path) -> tuple[str, str]:
-    """Return the model and the run of a report, or of a folder of instances."""
-    if path.is_dir():
-        return path.name.replace("__", "/"), path.parent.name
+    """Return the model and the run of a report."""
     model, _, run = path.stem.rpartition(".")
     if model:
         return model.replace("__", "/"), run
@@ -86,26 +65,21 @@ def _model_and_run(path: Path) -> tuple[str, str]:
 
 
 def read(file: Path, query: Query) -> FileContents:
-    """Read the report of a run, or those of all instances in a folder.
+    """Read the report of a run.
 
     Raises
     ------
     InvalidInputError
         If a report is broken, contradicts itself, or does not list all instances.
     """
-    run_file = _run_folder(file) if file.name == "report.json" else file
-    model, run = _model_and_run(run_file)
+    model, run = _model_and_run(file)
     numbered, notes = _NUMBERED.fullmatch(run), list[str]()
-    if run_file.is_dir():
-        folders = sorted(file.iterdir()) if file.is_dir() else [file.parent]
-        outcomes = dict(_of_instances(folders, query))
-    else:
-        content = mapping(load_json(file, query.advance))
-        outcomes = _of_run(content, file)
-        left_out = set(_ids(content, "incomplete_ids", file)) - outcomes.keys()
-        if left_out:
-            n = plural(len(left_out), "instance")
-            notes = [f"{file.name}: {n} that the run did not submit left out"]
+    content = mapping(load_json(file))
+    outcomes = _of_run(content, file)
+    left_out = set(_ids(content, "incomplete_ids", file)) - outcomes.keys()
+    if left_out:
+        n = plural(len(left_out), "instance")
+        notes = [f"{file.name}: {n} that the run did not submit left out"]
     trials = [
         Trial(
             model=model,
@@ -157,17 +131,3 @@ def _ids(content: Mapping[str, Any], key: str, file: Path) -> list[str]:
         got = next(id for id in ids if ids.count(id) > 1)
         raise InvalidInputError.of("RUN", "duplicate", rule, got)
     return ids
-
-
-def _of_instances(folders: list[Path], query: Query) -> Iterator[tuple[str, tuple[bool, str]]]:
-    """Yield whether instances were resolved, by the reports in their folders."""
-    for folder in filter(Path.is_dir, folders):
-        report = folder / "report.json"
-        if not report.is_file():
-            yield folder.name, (False, "an error")
-            continue
-        for id, instance in mapping(load_json(report, query.advance)).items():
-            resolved = mapping(instance).get("resolved")
-            if not isinstance(resolved, bool):
-                raise broken(report, f"no resolved of {id}")
-            yield name_of(id) or folder.name, (resolved, "")

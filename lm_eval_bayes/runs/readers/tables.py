@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +11,7 @@ from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
 from lm_eval_bayes.runs.readers.file_access import unreadable
-from lm_eval_bayes.runs.readers.json_files import beginning, load_json
-from lm_eval_bayes.runs.readers.protocol import Advance
+from lm_eval_bayes.runs.readers.json_files import load_json
 from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines
 
 #: The endings of the names of tables.
@@ -50,13 +47,12 @@ def names_of(path: Path) -> Iterator[Iterable[str]]:
         with _arrow_reader(path) as reader:
             yield (reader.schema_arrow if suffix in PARQUET else reader.schema).names
     elif suffix in JSON:
-        yield from _first_record(path) or json_rows(load_json(path))
+        yield from json_rows(load_json(path))
 
 
 def rows_of(
     file: Path,
     names: Sequence[str] = (),
-    advance: Advance = lambda n_bytes: None,
     *,
     unique_keys: bool = True,
 ) -> Iterable[Mapping[str, Any]]:
@@ -68,8 +64,6 @@ def rows_of(
         The table.
     names : sequence of str
         The columns that are needed; rows of some formats have others too.
-    advance : callable, optional
-        Called with the bytes that were read.
     unique_keys : bool
         Whether a JSON line that has a key twice is refused.
 
@@ -80,14 +74,13 @@ def rows_of(
     """
     suffix = plain_name(file).suffix
     if suffix in JSON_LINES:
-        return JsonLines(file, advance, unique_keys=unique_keys)
+        return JsonLines(file, unique_keys=unique_keys)
     if suffix in JSON:
-        rows = json_rows(load_json(file, advance))
+        rows = json_rows(load_json(file))
         if not rows:
             rule = f"hold one array of objects, or lists of outcomes by question ({file})"
             raise InvalidInputError.of("RUN", "format", rule, "something beside or in it")
         return rows
-    advance(file.stat().st_size)
     return csv_rows(file) if suffix in CSV else arrow_rows(file, names)
 
 
@@ -170,16 +163,6 @@ def json_rows(content: Any) -> list[Row]:
         content = results if isinstance(results, list) else _by_question(content)
     is_table = isinstance(content, list) and all(isinstance(row, dict) for row in content)
     return content if is_table else []
-
-
-def _first_record(path: Path) -> list[Row]:
-    """Return the first row of an array of objects, by the beginning of the file; else none."""
-    head = beginning(path, 2**20).decode("utf-8", "ignore")
-    start = re.match(r'\s*(\{\s*"results"\s*:\s*)?\[\s*(?=\{)', head)
-    try:
-        return [json.JSONDecoder().raw_decode(head, start.end())[0]] if start else []
-    except (ValueError, RecursionError):
-        return []
 
 
 def _by_question(content: Row) -> list[Row]:

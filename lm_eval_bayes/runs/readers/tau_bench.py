@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
@@ -65,11 +65,11 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _trials(file: Path, warnings: list[str], query: Query) -> Iterator[Trial]:
-    content = load_json(file, query.advance)
+    content = load_json(file)
     if isinstance(content, list):
         yield from _of_tau1(mappings(content), file)
     else:
-        yield from _of_tau2(mapping(content), file, warnings, query)
+        yield from _of_tau2(mapping(content), file, warnings)
 
 
 def _scores(reward: Any) -> dict[str, Any]:
@@ -77,16 +77,14 @@ def _scores(reward: Any) -> dict[str, Any]:
     return {"success": reward if real is None else float(abs(real - 1) <= 1e-6), "reward": reward}
 
 
-def _of_tau2(
-    content: Mapping[str, Any], file: Path, warnings: list[str], query: Query
-) -> Iterator[Trial]:
+def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Iterator[Trial]:
     info, tasks = mapping(content.get("info")), mappings(content.get("tasks"))
     agent, user = mapping(info.get("agent_info")), mapping(info.get("user_info"))
     domain = name_of(mapping(info.get("environment_info")).get("domain_name"))
     simulations = mappings(content.get("simulations"))
     if not simulations and (file.parent / "simulations").is_dir():
         files = files_beside(file.parent / "simulations" / "any", "*.json")
-        simulations = [_simulation(path, query) for path in files]
+        simulations = [_simulation(path) for path in files]
     simulations = simulations or mappings(content.get("simulation_index"))
     n_trials = info.get("num_trials")
     n_planned = len(tasks) * n_trials if type(n_trials) is int and n_trials < 2**20 else 0
@@ -131,9 +129,9 @@ def _of_tau2(
         )
 
 
-def _simulation(file: Path, query: Query) -> Mapping[str, Any]:
+def _simulation(file: Path) -> Mapping[str, Any]:
     """Return the simulation in a file, whose errors name it."""
-    simulation = mapping(load_json(file, query.advance))
+    simulation = mapping(load_json(file))
     reward = (mapping(simulation.get("reward_info")) or simulation).get("reward")
     if not name_of(simulation.get("task_id")) or (reward is not None and score_of(reward) is None):
         raise broken(file, "no task_id, or a reward that is no finite number")

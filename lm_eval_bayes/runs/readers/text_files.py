@@ -16,7 +16,6 @@ from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, p
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.file_access import unreadable
-from lm_eval_bayes.runs.readers.protocol import Advance
 
 #: A line of more bytes, its end included, is refused.
 _LONGEST_LINE = 2**26
@@ -35,8 +34,6 @@ class JsonLines:
     ----------
     file : Path
         The file.
-    advance : callable, optional
-        Called with the bytes of every line.
     unique_keys : bool
         Whether an object that has a key twice is refused, at any depth; otherwise the last one
         counts.
@@ -51,10 +48,8 @@ class JsonLines:
         After the last line: whether it is cut off, as by a kill, and was left out.
     """
 
-    def __init__(
-        self, file: Path, advance: Advance = lambda n_bytes: None, *, unique_keys: bool = True
-    ) -> None:
-        self.file, self.advance, self.unique_keys = file, advance, unique_keys
+    def __init__(self, file: Path, *, unique_keys: bool = True) -> None:
+        self.file, self.unique_keys = file, unique_keys
         self.offsets: array[int] = array("q")
         self.random_access = file.suffix not in COMPRESSED
         self.warnings: tuple[str, ...] = ()
@@ -77,7 +72,6 @@ class JsonLines:
                     is_array = not self.offsets and line.lstrip(_BEFORE_JSON)[:1] == b"["
                     if is_array:
                         line, self.random_access = line + lines.read(), False
-                    self.advance(len(line))
                     for row in self._rows(line, 0 if is_array else number):
                         self.offsets.append(begin)
                         yield row
@@ -139,16 +133,10 @@ def parsed(content: bytes, file: Path, where: str = "", *, unique_keys: bool = T
 
 
 def damage(error: Exception, content: bytes) -> str:
-    """Return why a text cannot be read, with what to do about its encoding."""
-    if b"\x00" in content:
-        return "NUL bytes, as in UTF-16; convert it to UTF-8, as by iconv -f UTF-16LE -t UTF-8"
-    if isinstance(error, UnicodeDecodeError):
-        return "bytes that are not UTF-8; convert it, as by iconv -f WINDOWS-1252 -t UTF-8"
-    if isinstance(error, RecursionError):
-        return "values nested hundreds deep"
-    if isinstance(error, json.JSONDecodeError):
-        return f"incomplete or damaged JSON, {error.msg} at character {error.pos + 1:,}"
-    return str(error)
+    """Return why a text cannot be read."""
+    if b"\x00" in content or isinstance(error, UnicodeDecodeError):
+        return "bytes that are not UTF-8; convert it, as by iconv -f UTF-16LE -t UTF-8"
+    return "values nested hundreds deep" if isinstance(error, RecursionError) else str(error)
 
 
 class RepeatedKeyError(ValueError):

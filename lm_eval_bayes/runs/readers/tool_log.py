@@ -8,8 +8,7 @@ are read on demand are the same for all of them.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -147,7 +146,7 @@ class ToolLog:
         trials_of: Callable[[Any], Iterable[Trial]] = lambda trial: [trial],
         records: Callable[[Query], Iterable[Any]] | None = None,
     ) -> None:
-        lines = JsonLines(file, query.advance)
+        lines = JsonLines(file)
         self.file, self.query, self.trials = file, query, list[Trial]()
         number = -1
         for number, record in enumerate(lines if records is None else records(query)):
@@ -199,15 +198,14 @@ class ToolLog:
         is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
         if not is_scored and (query.unscored == "left-out" or not metric):
             rule = f"have scores of trials ({self.file}; --unscored wrong counts those without)"
-            got, lacking = f"{plural(len(wanted), 'trial')} without", f"{self.file}, without scores"
-            raise NothingToCountError.of_task("RUN", rule, got, lacking)
+            got = f"{plural(len(wanted), 'trial')} without"
+            raise NothingToCountError.of("RUN", "missing", rule, got)
         by_run: dict[str, list[Trial]] = {}
         for trial in wanted:
             by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)
         runs: list[PartialRun] = []
         for trials in by_run.values():
-            of_run = (*notes, *self._notes_on_errors(trials, metric, tool))
-            runs += self._runs(trials, metric, notes=of_run, **more)
+            runs += self._runs(trials, metric, tool, notes=notes, **more)
         return FileContents(runs, tasks, warnings=tuple(self.warnings))
 
     def _metric(self, trials: Sequence[Trial]) -> tuple[str, tuple[str, ...]]:
@@ -221,7 +219,9 @@ class ToolLog:
             return asked or "".join(names), ()
         return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)
 
-    def _runs(self, trials: Sequence[Trial], metric: str, **more: Any) -> list[PartialRun]:
+    def _runs(
+        self, trials: Sequence[Trial], metric: str, tool: str, **more: Any
+    ) -> list[PartialRun]:
         """Return the runs of trials of one model, run and setting."""
         first, labels = trials[0], [trial.label for trial in trials]
         numbers: list[Any] | None = None if None in labels else labels
@@ -238,6 +238,7 @@ class ToolLog:
             cluster=clusters_of(documents, self.query, f"the questions in {self.file.name}"),
             text=[trial.text for trial in trials],
             answer=answers if any(answers) else None,
+            remark=[self._remark(trial, metric, tool) for trial in trials],
             measured={kind: [getattr(trial, kind) for trial in trials] for kind in MEASURED},
             texts=self.texts,
             places=[trial.place for trial in trials],
@@ -245,11 +246,10 @@ class ToolLog:
         more |= {"provenance": trials[-1].provenance, "settings": first.settings}
         return partial_runs(columns, self.file, self.query, metric=metric, source=first.run, **more)
 
-    def _notes_on_errors(self, trials: Sequence[Trial], metric: str, tool: str) -> Iterator[str]:
-        """Yield how trials counted that ended in an error, those without a score and others."""
-        errors = Counter((t.error, t.scores.get(metric) is not None) for t in trials if t.error)
-        for (error, is_scored), n in errors.items():
-            if is_scored or self.query.unscored == "left-out":
-                how = f"counted by {metric}" if is_scored else "did not count"
-                ended = f"{plural(n, 'trial')} ended with {one_line(error, 40)}"
-                yield f"{ended}, and {how}, as in the metrics of {tool}"
+    def _remark(self, trial: Trial, metric: str, tool: str) -> str | None:
+        """Return how a trial counts that ended in an error; None for others."""
+        is_scored = trial.scores.get(metric) is not None
+        if not trial.error:
+            return None
+        how = f"counted by {metric}" if is_scored else "did not count"
+        return f"ended with {one_line(trial.error, 40)}, and {how}, as in the metrics of {tool}"

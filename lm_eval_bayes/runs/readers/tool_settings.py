@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 
 #: The names of settings in the logs; keys, addresses and headers are never among them.
 SETTINGS = (

@@ -18,16 +18,23 @@ import numpy as np
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts, TextLog
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, objects
+from lm_eval_bayes.runs.trials import (
+    PER_RUN,
+    UNNUMBERED,
+    PartialRun,
+    Question,
+    Trials,
+    floats,
+    objects,
+)
 from lm_eval_bayes.stats import FloatArray, IntArray
 
 #: Words for right and wrong in lower case, and for a trial without a grade.
@@ -64,8 +71,9 @@ class TrialColumns:
     records : list or None
         What identifies the record of the trial: the tool's own id of it, else a `record_key`. None
         where records that are equal may be of several trials.
-    cluster, category, text, answer : list or None
-        The cluster, the category and the text of the question, and the answer that was extracted.
+    cluster, category, text, answer, remark : list or None
+        The cluster, the category and the text of the question, the answer that was extracted, and
+        what to say of how the trial counts.
     measured : mapping of str to list
         By kind, "tokens", "time" in seconds or "cost", one number per row.
     texts : TextLog or None
@@ -84,6 +92,7 @@ class TrialColumns:
     category: list[Any] | None = None
     text: list[Any] | None = None
     answer: list[Any] | None = None
+    remark: list[Any] | None = None
     measured: Mapping[str, list[Any]] = field(default_factory=dict)
     texts: TextLog | None = None
     places: Sequence[int] | None = None
@@ -131,6 +140,10 @@ def partial_runs(
     counted_wrong = np.isnan(scores) & (query.unscored == "wrong")
     scores[counted_wrong] = bounds[0]
     table = _table(columns, scores, file)
+    if any(columns.remark or ()) or counted_wrong.any():
+        remark = objects(columns.remark or [None] * n)
+        remark[counted_wrong] = "without a score counted as wrong (--unscored wrong)"
+        table = replace(table, remark=remark)
     stem = plain_name(file).stem if file.suffix else file.name
     models = _names("model", columns.model, n, file, stem)
     tasks = _names("task", columns.task, n, file, query.task or UNNAMED)
@@ -141,11 +154,9 @@ def partial_runs(
     if columns.trial is None:
         outcomes = "" if source else hash_text(repr(columns.score)) + hash_text(repr(models))
         first = first_number(source or f"{file.name} {outcomes}")
-    more.setdefault("first_label", 1 if columns.trial is None else 0)
     records = None if columns.records is None else _codes(columns.records)
     for (model, task), rows in rows_of.items():
-        is_scored, of_run = task in scored, list(notes)
-        code = _codes(table.question[rows].tolist())
+        is_scored, code = task in scored, _codes(table.question[rows].tolist())
         rows = rows[np.lexsort((table.number[rows], code))]
         if columns.trial is not None:
             rows = _first_of_each(table, table.number, rows, columns, file, query)
@@ -160,12 +171,6 @@ def partial_runs(
             trials = replace(trials, category=np.minimum(trials.category, 0))
         else:
             trials = replace(trials, score=None)
-        if n_wrong := int(counted_wrong[rows].sum()):
-            counted = f"{plural(n_wrong, 'trial')} without a score counted as wrong"
-            of_run.append(f"{counted} (--unscored wrong)")
-        if n_ungraded := int((~trials.is_graded).sum()):  # which other notes may count too
-            total = "in all " if of_run and n_ungraded > 1 else ""
-            of_run.append(f"{total}{plural(n_ungraded, 'trial')} without a score left out")
         run = PartialRun(
             model=model,
             task=task,
@@ -177,7 +182,7 @@ def partial_runs(
             weights=bounds if is_scored else (0.0, 1.0),
             metric=metric,
             arguments=file_argument(file, model),
-            notes=tuple(of_run),
+            notes=tuple(notes),
             **more,
         )
         runs.append(run)
@@ -249,8 +254,8 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
         score = _score(value, words)
         if score is None or score < low - slack or score > high + slack:
             rule = f"be scores from {low:g} to {high:g} in {file}"
-            rule += "" if words is not _WORDS else ", or words such as true and false"
-            rule += "" if query.bounds else " (other scales: --bounds LOW:HIGH)"
+            if not query.bounds:
+                rule += ", or words such as true and false (other scales: --bounds LOW:HIGH)"
             shown = repr(str(value).strip()) if score is None else one_line(value, 40)
             rule_id: Rule = "format" if score is None else "range"
             raise InvalidInputError.of("RUN", rule_id, rule, f"{shown} in row {row + 1}")

@@ -11,9 +11,10 @@ from typing import Any
 from lm_eval_bayes._util.hashing import model_hash
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import number
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
-from lm_eval_bayes.runs.provenance import LoggedTask, number
+from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.harness_log import Samples, runs_of_samples
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
@@ -59,11 +60,9 @@ def read(file: Path, query: Query) -> FileContents:
         for graded in store.outcomes_of():
             by_task.setdefault(graded.task, []).append(graded)
         chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
-        bytes_each = file.stat().st_size // max(1, sum(len(task.questions) for task in chosen))
         for graded in chosen:
             for model, sampling in graded.series:
                 runs += _runs(file, store, graded.of(model, sampling), query, warnings)
-            query.advance(bytes_each * len(graded.questions))
         n_ungraded = store.n_ungraded()
     if not runs:
         rule = (
@@ -92,15 +91,11 @@ def _choose(
     filter = query.filter or filters[0]
     candidates = [task for task in tasks if task.filter == filter]
     newest = max(candidates, key=lambda t: (number(t.version) or 0.0, t.version, len(t.questions)))
-    for task in candidates:
-        if task is not newest:
-            warnings.append(
-                f"{path}: the grades of task {name} in version {task.version} with "
-                f"{task.categories} categories were left out; version {newest.version} with "
-                f"{newest.categories} counts"
-            )
-    if len(filters) > 1 and query.filter is None:
-        warnings.append(f"{path}: filter {filter} of task {name} was counted (--filter)")
+    if len(tasks) > 1:
+        warnings.append(
+            f"{path}: of the {len(tasks)} gradings of task {name} that of version {newest.version} "
+            f"with {newest.categories} categories by filter {filter} counts (--filter)"
+        )
     return newest
 
 
@@ -210,7 +205,9 @@ def _rows(
             "filter": graded.filter,
             "outcomes": [trial.outcome for trial in trials],
             "answers": [trial.answer for trial in trials],
-            "grading_error_notes": {str(t.trial): t.error for t in trials if t.error is not None},
+            "grading_error_notes": {
+                str(i): t.error for i, t in enumerate(trials) if t.error is not None
+            },
             "signals": {**logged_signals(stored, own), "trial": numbers},
         }
         if len(present) == len(stored):

@@ -12,7 +12,6 @@ from typing import Any
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.readers.column_names import find_columns, is_trial_table, other_columns
 from lm_eval_bayes.runs.readers.conversations import written
@@ -23,10 +22,9 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     TrialColumns,
     partial_runs,
     record_key,
-    trial_numbers,
 )
 from lm_eval_bayes.runs.readers.trial_texts import one_text, place, texts_log
-from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurements
+from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurement
 
 #: A table that would do, shown where one is refused.
 EXAMPLE = "question,trial,score / q1,0,1 / q1,1,0"
@@ -111,7 +109,7 @@ def read(file: Path, query: Query) -> FileContents:
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
-    rows = rows_of(file, wanted, query.advance)
+    rows = rows_of(file, wanted)
     by_name = columns_of(uniform(rows, names), wanted)
     once = [name for name, times in Counter(names).items() if times == 1]
     again = partial(rows_of, file, once, unique_keys=False)
@@ -156,7 +154,6 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     """
     file, columns = table.file, table.columns
     places = _split_lists(table)
-    _read_measurements(table)
     if "model" not in query.columns:
         _tell_agents_apart(table)
     _choose_answers(table)
@@ -171,25 +168,23 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         category=table["category"] or None,
         text=table["text"] or None,
         answer=table["answer"] or None,
-        measured={kind: table[kind] for kind in _MEASURED if kind in columns},
+        measured=_measured(table),
         texts=table.texts,
         places=places,
     )
-    labels: dict[str, Any] = {}
-    if trials.trial is not None:
-        are_numbers = int(trial_numbers(trials.trial).max()) < UNNUMBERED  # no seeds, no hashes
-        labels["first_label"] = 0 if are_numbers else None
-    elif "response" in columns:  # without texts, equal rows tell nothing
+    if trials.trial is None and "response" in columns:  # without texts, equal rows tell nothing
         trials.records = list(map(record_key, table.again()))
-    runs = partial_runs(trials, file, query, metric=columns["score"], **labels)
+    runs = partial_runs(trials, file, query, metric=columns["score"])
     warnings = _warnings(table, "question" in query.columns)
     read = [k for k in columns if k not in _ON_DEMAND or table.texts is not None]
     return FileContents(
         runs,
         tuple(dict.fromkeys(run.task for run in runs)),
         warnings=tuple(f"{file.name}: {warning}" for warning in warnings),
-        notes=tuple(f"{file.name}: {note}" for note in table.notes),
-        columns=(file.name, ", ".join(f"{kind}={columns[kind]}" for kind in read)),
+        notes=(
+            f"columns of tables: {', '.join(f'{kind}={columns[kind]}' for kind in read)}",
+            *(f"{file.name}: {note}" for note in table.notes),
+        ),
     )
 
 
@@ -254,16 +249,17 @@ def _choose_answers(table: TrialTable) -> None:
     del table.columns["answer"]
 
 
-def _read_measurements(table: TrialTable) -> None:
-    """Read columns of measurements; leave out those with a value that is none."""
+def _measured(table: TrialTable) -> dict[str, list[float | None]]:
+    """Return the columns of measurements, without those that have a value that is none."""
+    measured = {}
     for kind in [kind for kind in _MEASURED if kind in table.columns]:
-        name, values = table.columns[kind], table[kind]
-        table.by_name[name], wrong = measurements(values)
-        if wrong is not None:
-            value = f"{one_line(repr(values[wrong]), 40)} in row {wrong + 1}"
-            why = f"{value} is no number of at least 0"
-            table.notes.append(f"the column {name} ({kind}) is left out: {why}")
-            del table.columns[kind]
+        measured[kind] = list(map(measurement, table[kind]))
+        both = zip(table[kind], measured[kind], strict=True)
+        if wrong := [v for v, number in both if number is None and not is_missing(v)]:
+            why = f"{one_line(repr(wrong[0]), 40)} is no number of at least 0"
+            table.notes.append(f"the column {table.columns.pop(kind)} ({kind}) is left out: {why}")
+            del measured[kind]
+    return measured
 
 
 def _tell_agents_apart(table: TrialTable) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.log_fields import mapping, number
 from lm_eval_bayes.runs.readers.conversations import last_message
 from lm_eval_bayes.runs.readers.json_files import mappings, name_of, score_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
@@ -83,18 +83,7 @@ def _scores(trace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _replies(trace: Mapping[str, Any]) -> list[Any]:
-    """Return the messages from the first that was sampled to the last one.
-
-    Messages are the nodes of trees; a node names the one before it.
-    """
+    """Return the messages from the first that was sampled on."""
     nodes = mappings(trace.get("nodes"))
-    at, branch = len(nodes) - 1, []
-    while nodes:
-        branch.append(nodes[at])
-        before = nodes[at].get("parent")
-        if type(before) is not int or not 0 <= before < at:
-            break
-        at = before
-    branch.reverse()
-    sampled = [node.get("sampled") is True for node in branch]
-    return [node.get("message") for node in branch[sampled.index(True) :]] if any(sampled) else []
+    first = next((n for n, node in enumerate(nodes) if node.get("sampled") is True), len(nodes))
+    return [node.get("message") for node in nodes[first:]]

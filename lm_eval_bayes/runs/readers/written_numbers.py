@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+
+from lm_eval_bayes.runs.log_fields import number
 
 #: Texts that stand for no number.
 MISSING = ("", "na", "n/a", "nan", "none", "null")
@@ -22,24 +23,13 @@ def is_missing(value: object) -> bool:
     return is_empty or value is None or value != value
 
 
-def measurements(values: Sequence[Any]) -> tuple[list[float | None], int | None]:
-    """Return measurements, None for a missing one; and the index of the first value that is none.
-
-    A measurement is a finite number of at least 0, or its text; a time may be a duration.
+def measurement(value: Any) -> float | None:
+    """Return a finite number of at least 0, or its text, or a duration; None for anything else.
 
     Examples
     --------
-    >>> measurements([12, "7.5", "", None]), measurements([1, "12k", -3])[1]
-    (([12.0, 7.5, None, None], None), 1)
+    >>> [measurement(value) for value in (12, "7.5", "", None, "12k", -3)]
+    [12.0, 7.5, None, None, None, None]
     """
-    measured: list[float | None] = []
-    for index, value in enumerate(values):
-        try:
-            seconds = value.total_seconds() if isinstance(value, timedelta) else value
-            number = None if is_missing(value) else float(seconds)
-        except (TypeError, ValueError, OverflowError):
-            number = -1.0
-        if number is not None and not 0 <= number < float("inf"):
-            return [], index
-        measured.append(number)
-    return measured, None
+    found = number(value.total_seconds() if isinstance(value, timedelta) else value)
+    return None if found is None or found < 0 else found

@@ -6,6 +6,7 @@ import math
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.compressed import most_bytes, plain_name
+from lm_eval_bayes._util.compressed import most_bytes
 from lm_eval_bayes._util.text import error_line, first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import number
+from lm_eval_bayes.runs.log_fields import number
 from lm_eval_bayes.runs.readers.column_names import (
     IDS,
     MODELS,
@@ -30,9 +31,11 @@ from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import CSV
 from lm_eval_bayes.runs.readers.text_files import csv_lines, file_argument
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
+from lm_eval_bayes.runs.task_run import GRADED
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 from lm_eval_bayes.stats import check_weights
 
 #: The endings of the names of files of arrays.
@@ -46,11 +49,6 @@ _CATEGORIES = (
     f"and scores such as 0.85 a table with one row per trial, as in {EXAMPLE} (--columns "
     "question=NAME,score=NAME chooses its columns)"
 )
-
-#: By model and task, the trials of every question, NaN where one is missing.
-Rows = dict[tuple[str, str], dict[str, Any]]
-#: The outcomes of a file, the scores of their categories, and how it was read.
-Matrices = tuple[Rows, tuple[float, ...], list[str]]
 
 
 def is_mine(file: LogFile) -> bool:
@@ -66,35 +64,16 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is not an outcome matrix.
     """
-    matrices_of = matrices_of_arrays if file.suffix in ARRAYS else matrices_of_csv
-    rows, weights, notes = matrices_of(file, query)
-    query.advance(file.stat().st_size)
-    runs = []
-    for (model, task), of_run in rows.items():
-        parts = [(Question(id), _present(values)) for id, values in of_run.items()]
-        questions, trials = questions_of(parts)
-        named = file_argument(file, model)
-        runs.append(
-            PartialRun(
-                model, task, (str(file),), questions, trials, arguments=named, weights=weights
-            )
-        )
+    runs, notes = (runs_of_arrays if file.suffix in ARRAYS else runs_of_csv)(file, query)
     of_file = tuple(f"{file.name}: {note}" for note in notes)
     return FileContents(runs, tuple(run.task for run in runs), notes=of_file)
-
-
-def _present(trials: Any) -> Trials:
-    """Return the trials of a question without those that are missing."""
-    values = np.asarray(trials, dtype=np.float64)
-    numbers = np.flatnonzero(~np.isnan(values))
-    return Trials.of_question(values[numbers].astype(np.int64), numbers)
 
 
 # -- CSV -----------------------------------------------------------------------------------------
 
 
-def matrices_of_csv(path: Path, query: Query) -> Matrices:
-    """Read outcomes of zeros and ones, one question a row.
+def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
+    """Read outcomes of zeros and ones, one question a row; return the runs, and notes.
 
     Without a header a row is a question and a column a trial of one model, named as the file.
     A header may name a column of question ids, one of models, one of tasks and one of trial
@@ -107,7 +86,7 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
     Raises
     ------
     InvalidInputError
-        If a cell holds anything else, a question occurs twice, or a row without ids is empty.
+        If a cell holds anything else, or a question occurs twice.
     """
     table = list(csv_lines(path))
     first = [cell.strip() for cell in table[0]]
@@ -115,65 +94,55 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
     names, body = (first, table[1:]) if has_header else ([""] * len(first), table)
     special = _special_columns(names) if has_header else {}
     values = [i for i in range(len(names)) if i not in special.values()]
-    if not values or not body:
-        raise InvalidInputError.of("RUN", "empty", f"hold outcomes ({path.name})", "none")
     numbered = all(is_numbered_trial(names[i]) or not names[i] for i in values)
     is_one = "trial" in special and len(values) == 1
     are_models = not (numbered or is_one or "model" in special)
-    trials = [names[i] for i in values if is_trial_word(names[i]) or names[i] in ("0", "1")]
-    if are_models and trials:
-        rule = f"have columns of trials or of models in {path.name}, not both"
-        got = ", ".join(names[i] for i in values)
-        raise InvalidInputError.of("RUN", "conflict", rule, got)
-    repeated = [name for name in trials if names.count(name) > 1]
-    if repeated:
-        rule = f"have one column {repeated[0]} in {path.name}"
-        raise InvalidInputError.of("RUN", "duplicate", rule, names.count(repeated[0]))
-    labels: dict[str, str] = {}
+    _check_columns([names[i] for i in values], are_models, path)
     if "id" in special:
         body = [cells for cells in body if any(map(str.strip, cells))]
+    labels: dict[str, str] = {}
     if set(special) == {"id"}:
         labels = _repeated_labels([cells[special["id"]].strip() for cells in body])
-    rows: Rows = {}
-    seen: set[tuple[str, ...]] = set()
+    rows, times = list[tuple[str, ...]](), Counter[str]()
     for index, cells in enumerate(body):
-        default = {"id": str(index), "model": plain_name(path).stem, "task": query.task or UNNAMED}
         named = {kind: cells[i].strip() for kind, i in special.items()}
-        key = default | {kind: name for kind, name in named.items() if name or kind == "id"}
-        where = f"row {index + 1 + has_header}"
-        is_empty = not any(map(str.strip, cells)) or not key["id"]
-        if is_empty or tuple(key.values()) in seen:
-            rule = f"name every question once, and have no empty row, in {path.name}"
-            got = f"{'nothing' if is_empty else key['id']} in {where}"
-            raise InvalidInputError.of("RUN", "duplicate", rule, got)
-        seen.add(tuple(key.values()))
-        for i in values:
-            value = _category(cells[i])
-            if value is None:
-                got = f"{cells[i]!r} in {where}, column {i + 1}"
-                rule = _CATEGORIES.format(path.name)
-                raise InvalidInputError.of("RUN", "range", rule, got)
-            of_model = rows.setdefault((names[i] if are_models else key["model"], key["task"]), {})
-            of_model.setdefault(labels.get(key["id"], key["id"]), []).append(value)
-    notes = _notes(rows, labels, first, has_header)
-    if are_models:
-        notes.append(f"columns are read as models: {first_names([model for model, _ in rows])}")
-    return rows, (0.0, 1.0), notes
-
-
-def _notes(rows: Rows, labels: dict[str, str], first: Sequence[str], has_header: bool) -> list[str]:
-    """Return notes on missing trials, on repeated labels, and on what the first row is read as."""
-    outcomes = (value for run in rows.values() for trials in run.values() for value in trials)
-    n_empty = sum(map(math.isnan, outcomes))
-    notes = [f"{plural(n_empty, 'empty cell')} left out"] if n_empty else []
+        id = named.get("id", str(index))
+        question = labels.get(id, id)
+        for place, i in enumerate(values):
+            if number(cells[i]) not in (None, 0.0, 1.0):
+                got = f"{cells[i]!r} in row {index + 1 + has_header}, column {i + 1}"
+                raise InvalidInputError.of("RUN", "range", _CATEGORIES.format(path.name), got)
+            model = names[i] if are_models else named.get("model", "")
+            of_model = [names[k] for k in values[:place]].count(model) if are_models else place
+            trial = named.get("trial") or str(of_model + len(values) * times[question])
+            rows.append((question, model, named.get("task", ""), trial, cells[i]))
+        times[question] += question in labels.values()
+    if not rows:
+        raise InvalidInputError.of("RUN", "empty", f"hold outcomes ({path.name})", "none")
+    questions, models, tasks, numbers, scores = map(list, zip(*rows, strict=True))
+    columns = TrialColumns(questions, scores, models, tasks, numbers)
+    notes = []
     if labels:
-        q, times = Counter(labels.values()).most_common(1)[0]
-        notes.append(f"rows {q}, {q}.1, … are read as {times} trials of question {q}, and so on")
+        q, n = Counter(labels.values()).most_common(1)[0]
+        notes.append(f"rows {q}, {q}.1, … are read as {n} trials of question {q}, and so on")
     if has_header and all(number(cell) is not None for cell in first):
         notes.append(f"row 1 ({', '.join(first)}) is read as the numbers of the columns")
     if not has_header and first in (["0"], ["0", "1"]):
         notes.append("row 1 is read as outcomes, and not as the numbers of the columns")
-    return notes
+    if are_models:
+        notes.append(f"columns are read as models: {first_names(list(dict.fromkeys(models)))}")
+    return partial_runs(columns, path, query, metric=GRADED), notes
+
+
+def _check_columns(names: Sequence[str], are_models: bool, path: Path) -> None:
+    """Refuse columns of trials beside those of models, or with one name."""
+    trials = [name for name in names if is_trial_word(name) or name in ("0", "1")]
+    if are_models and trials:
+        rule = f"have columns of trials or of models in {path.name}, not both"
+        raise InvalidInputError.of("RUN", "conflict", rule, ", ".join(names))
+    if repeated := [name for name in trials if names.count(name) > 1]:
+        rule = f"have one column {repeated[0]} in {path.name}"
+        raise InvalidInputError.of("RUN", "duplicate", rule, names.count(repeated[0]))
 
 
 def _special_columns(names: Sequence[str]) -> dict[str, int]:
@@ -227,7 +196,7 @@ def _category(cell: str) -> float | None:
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-def matrices_of_arrays(path: Path, query: Query) -> Matrices:
+def runs_of_arrays(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
     """Read outcome matrices of shape (M, N) or (L, M, N) from an NPZ or an NPY file.
 
     An array ``R`` or ``outcomes`` is the only matrix; otherwise every array of numbers of two or
@@ -255,7 +224,7 @@ def matrices_of_arrays(path: Path, query: Query) -> Matrices:
         got = ", ".join(f"{name} {a.dtype} {a.shape}" for name, a in arrays.items()) or "no array"
         raise InvalidInputError.of("RUN", "shape", rule, got)
     weights = tuple(check_weights(arrays.get("weights", (0.0, 1.0))).tolist())
-    rows: Rows = {}
+    runs = []
     for name in chosen:
         matrix = fitting[name].astype(np.float64)
         _check_categories(matrix, len(weights) - 1, f"array {name} of {path.name}")
@@ -266,9 +235,14 @@ def matrices_of_arrays(path: Path, query: Query) -> Matrices:
         ids = named(IDS, _numbers(0, stacked.shape[1]))
         is_task = first is None and not (len(chosen) == 1 and name.startswith("arr_"))
         (task,) = [name] if is_task else named(TASKS, [query.task or UNNAMED])
+        questions = tuple(map(Question, ids))
         for model, of_model in zip(models, stacked, strict=True):
-            rows[model, task] = dict(zip(ids, of_model, strict=True))
-    return rows, weights, []
+            question, trial = np.nonzero(~np.isnan(of_model))
+            trials = Trials(question, of_model[question, trial].astype(np.int64), trial)
+            run = PartialRun(model, task, (str(path),), questions, trials, weights=weights)
+            runs.append(replace(run, arguments=file_argument(path, model)))
+    n_empty = sum(int(np.isnan(fitting[name].astype(np.float64)).sum()) for name in chosen)
+    return runs, [f"{plural(n_empty, 'empty cell')} left out"] if n_empty else []
 
 
 def _check_categories(matrix: npt.NDArray[np.float64], top: int, what: str) -> None:

@@ -62,7 +62,7 @@ def test_the_mean_is_that_of_evalscope(model, task, metric, mean):
 
 def test_a_generation_without_a_review_is_named_at_its_question(tmp_path):
     (run,) = read_runs([STRONG], task=MCQ).runs
-    assert [numbers.attempts().without_grade for numbers in run.attempts] == [[], [], [], [2]]
+    assert [np.flatnonzero(~graded).tolist() for graded in run.is_graded] == [[], [], [], [2]]
     assert run.n_trials == 11
     (run,) = read_runs([STRONG], task=MCQ, unscored="wrong").runs
     assert run.outcomes.n_trials.tolist() == [3, 3, 3, 3]

@@ -55,9 +55,7 @@ def test_a_metric_that_a_log_lacks_is_refused(log):
 
 @pytest.mark.parametrize("log", LOGS)
 def test_a_field_that_a_log_lacks_names_no_clusters(log):
-    tool = log.partition("/")[0]
-    rules = {"harbor": "conflict", "lighteval": "conflict"}
-    with refused("cluster", rules.get(tool, "choice")):
+    with refused("cluster", "choice"):
         read_runs([DATA / log], cluster="absent")
 
 

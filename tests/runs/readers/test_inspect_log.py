@@ -105,12 +105,9 @@ def test_tokens_time_settings_and_versions_are_read():
 
 
 def test_a_copy_of_a_log_is_no_further_trials():
-    with refused("RUN", "duplicate"):
-        read_runs([WEAK, LOGS / "weak.json"])
     saved = read_runs([LOGS])
     assert [run.n_trials for run in saved.runs] == [14, 14]
-    (warning,) = saved.warnings
-    assert warning.startswith(f"{LOGS / 'weak.json'} ")
+    assert any(note.startswith("weak.json was left out") for note in saved.runs[1].notes)
 
 
 def test_runs_with_other_arguments_of_the_task_are_named_by_them(tmp_path, content):
@@ -134,7 +131,7 @@ def test_the_newest_log_of_a_retried_task_counts(tmp_path, content):
     written(tmp_path, content, "a.json")
     saved = read_runs([tmp_path])
     assert saved.runs[0].n_trials == 14
-    assert saved.warnings[0].startswith(f"{tmp_path / 'a.json'} ")
+    assert any(note.startswith("a.json was left out") for note in saved.runs[0].notes)
     saved = read_runs([tmp_path / "a.json"])
     assert saved.runs[0].n_trials == 4
     assert "4 of 15" in saved.warnings[0]

@@ -12,7 +12,6 @@ from _support.tool_logs import DATA, content_of, outcomes_of, written
 from lm_eval_bayes.runs.reader import read_runs
 
 REPORTS = DATA / "swe_bench"
-LOGS = REPORTS / "logs"
 WEAK = [REPORTS / f"org__weak-1.5.run_{n}.json" for n in (1, 2, 3)]
 STRONG = [REPORTS / f"org__strong.run_{n}.json" for n in (1, 2, 3)]
 
@@ -40,17 +39,6 @@ def test_as_many_are_resolved_as_the_tool_says(report):
     assert run.outcomes.counts[:, 1].sum() == content["resolved_instances"]
     assert run.n_trials == content["submitted_instances"]
     assert (run.task, run.metric) == ("swe-bench", "resolved")
-
-
-def test_reports_of_instances_are_read_where_there_is_none_of_the_run():
-    first = {m: {id: row[:1] for id, row in rows.items()} for m, rows in OUTCOMES.items()}
-    assert outcomes_of(LOGS) == first
-    one = LOGS / "run_evaluation" / "run_1" / "org__strong" / "sympy__sympy-4" / "report.json"
-    assert outcomes_of(one) == {"org/strong": {"sympy__sympy-4": [1]}}
-    # the report of the run and those of its instances are the same trials
-    with refused("RUN", "duplicate"):
-        read_runs([STRONG[0], LOGS / "run_evaluation" / "run_1" / "org__strong"])
-    assert read_runs([REPORTS]).runs[0].n_trials == 12
 
 
 def test_the_repository_is_the_cluster():

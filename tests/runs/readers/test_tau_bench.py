@@ -141,7 +141,7 @@ def test_a_field_of_the_tasks_names_clusters(tmp_path, content):
         task["ticket"] = "new" if task["id"].startswith("create") else "old"
     (run,) = read_runs([written(tmp_path, content)], cluster="ticket").runs
     assert run.clusters == ("new", "old", "old", "old")
-    with refused("cluster", "conflict", "topic"):
+    with refused("cluster", "choice", "topic"):
         read_runs([AIRLINE], cluster="topic")
 
 
@@ -150,7 +150,8 @@ def test_a_run_that_ended_before_its_first_task_is_left_out(tmp_path, content):
     dead = written(tmp_path, content | {"simulations": [], "simulation_index": None}, "dead.json")
     saved = read_runs([tmp_path])
     assert saved.models == ("openai/strong",)
-    assert saved.warnings == (f"left out: {dead}, without scores",)
+    (warning,) = saved.warnings
+    assert str(dead) in warning
     with refused("RUN", "missing"):
         read_runs([dead])
 

@@ -17,10 +17,10 @@ from _support.errors import refused
 from _support.tables import write_rows
 from _support.tool_logs import DATA, content_of, rows_of, write_lines
 
-from lm_eval_bayes.runs.judged_trials import files_to_judge
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.verifiers.judged_trials import files_to_judge
 
 
 def texts_of(*paths, **query):
@@ -125,8 +125,7 @@ def test_tau2_bench(name):
                 assert (message["content"] or "") in (text or "")
                 for call in message["tool_calls"] or []:
                     n_calls += 1
-                    arguments = json.dumps(call["arguments"], sort_keys=True)
-                    assert f"{call['name']}({arguments})" in text
+                    assert json.dumps(call, sort_keys=True) in text
     assert n_calls > 3
 
 
@@ -276,12 +275,12 @@ def test_conversations():
             "role": "assistant",
             "content": [{"type": "reasoning", "reasoning": "hm"}, {"text": "ok"}],
         },
-        {"role": "assistant", "content": "", "tool_calls": [call, own, json.dumps(call)]},
+        {"role": "assistant", "content": "", "tool_calls": [call, own]},
         {"role": "tool", "name": "add", "content": "4"},
     ]
-    called_as = '\nadd({"a": 1})' * 3
+    called = "\n".join(json.dumps(part, sort_keys=True) for part in (call, own))
     assert written(messages) == (
-        f"[assistant]\nhm\nok\n\n[assistant]\n{called_as}\n\n[tool (add)]\n4"
+        f"[assistant]\nhm\nok\n\n[assistant]\n\n{called}\n\n[tool (add)]\n4"
     )
     assert written(messages[:4]) is None
     for odd in (None, 7, [], [None], [[]], {"role": "assistant"}, [{"role": "assistant"}]):

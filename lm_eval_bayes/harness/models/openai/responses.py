@@ -9,7 +9,7 @@ from lm_eval_bayes._util.http import RequestFailed
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import LmEvalBayesError, Rule
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.store.trial import Trial
 
 _MAX_REASONS = 5

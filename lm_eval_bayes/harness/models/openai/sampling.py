@@ -43,8 +43,8 @@ from lm_eval_bayes.harness.models.openai.served_models import (
     served_model,
     server_address,
 )
+from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.model_arguments import keyed, secret_texts
-from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)

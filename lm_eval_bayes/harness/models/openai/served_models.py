@@ -7,7 +7,7 @@ from typing import Any
 
 from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
-from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.log_fields import mapping
 
 #: What is read of an entry of a server's list of models, which is not what changes at every start:
 #: the model's name in requests, the origin of its weights and the base of an adapter (vLLM sends

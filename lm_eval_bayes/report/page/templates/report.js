@@ -118,7 +118,7 @@
     var text = model.texts && model.texts[i];
     var box = element(text ? "details" : "div", "attempt");
     var head = text ? box.appendChild(element("summary")) : box;
-    head.appendChild(element("b", "", model.numbers ? model.numbers[i] : i + 1));
+    head.appendChild(element("b", "", i + 1));
     if (model.scores || model.categories) head.appendChild(verdict(model, labels, i));
     if (model.answers) head.appendChild(answer(model, question, i));
     if (model.tokens && model.tokens[i] !== null) head.appendChild(element("span", "", count(model.tokens[i], "token")));
@@ -133,9 +133,7 @@
   }
 
   function unscored(model) {
-    var numbers = model.unscored || [];
     var text = count(model.n_unscored, "attempt") + " without a score, as after an error, not counted";
-    if (numbers.length) text += ": " + numbers.join(", ") + (numbers.length < model.n_unscored ? ", …" : "");
     return element("p", "left-out", text + ".");
   }
 

@@ -35,11 +35,6 @@ class TrialCase:
     text: str
     read: Callable[[], VerifierInput] = field(compare=False, repr=False)
 
-    @property
-    def case(self) -> VerifierInput:
-        """Question, standard answer and the text after the reasoning."""
-        return self.read()
-
 
 @dataclass(frozen=True)
 class JudgedFile:

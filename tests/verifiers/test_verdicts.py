@@ -14,15 +14,14 @@ from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
-    OtherVerifierError,
     TrialVerdict,
     VerdictsError,
-    VerdictsFile,
     VerdictsHeader,
     case_hash,
     read_verdicts,
 )
 from lm_eval_bayes.store.errors import StoreFileError
+from lm_eval_bayes.verifiers.verdicts_file import OtherVerifierError, VerdictsFile
 
 VERIFIER = {"kind": "transformers", "name": "judge", "labels": {"A": 1}, "temperature": 1.0}
 HEADER = VerdictsHeader("samples_t_1.jsonl", VERIFIER, (-1.0, -2.0, -3.5))

@@ -10,9 +10,9 @@ from _support.errors import refused
 from _support.judged_runs import ROWS, STAMP, row, write
 
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
-from lm_eval_bayes.runs.judged_trials import files_to_judge, verdict_targets
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import case_hash
+from lm_eval_bayes.verifiers.judged_trials import files_to_judge, verdict_targets
 
 
 def cases(folder, rows, limit=None):
@@ -23,9 +23,9 @@ def cases(folder, rows, limit=None):
 def test_question_standard_answer_and_the_text_after_the_reasoning(tmp_path):
     trials = cases(tmp_path, ROWS)
     assert [(t.doc_id, t.trial) for t in trials] == [(q, i) for q in (0, 1) for i in range(4)]
-    assert trials[2].case == VerifierInput("Question 0?", "42", "It is 42.")
-    assert trials[4].case == VerifierInput("Question 1?", "7", "Hm, 7")
-    assert trials[0].text == trials[2].text == case_hash(trials[0].case)
+    assert trials[2].read() == VerifierInput("Question 0?", "42", "It is 42.")
+    assert trials[4].read() == VerifierInput("Question 1?", "7", "Hm, 7")
+    assert trials[0].text == trials[2].text == case_hash(trials[0].read())
     assert trials[0].text != trials[5].text  # the same words, to another question
 
 
@@ -39,7 +39,7 @@ def test_question_standard_answer_and_the_text_after_the_reasoning(tmp_path):
 )
 def test_where_a_question_stands(tmp_path, doc, question):
     (trial,) = cases(tmp_path, [row(0, ["x"], doc=doc)])
-    assert trial.case.question == question
+    assert trial.read().question == question
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_where_a_question_stands(tmp_path, doc, question):
 )
 def test_standard_answers(tmp_path, target, gold):
     (trial,) = cases(tmp_path, [row(0, ["x"], target=target)])
-    assert trial.case.gold == gold
+    assert trial.read().gold == gold
 
 
 @pytest.mark.parametrize(
