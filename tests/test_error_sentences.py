@@ -140,8 +140,8 @@ SENTENCES = [
     (
         lambda: read_runs("counts.jsonl"),
         "range",
-        "`RUN` must count c right ones of n trials, whole numbers with 0 <= c <= n (counts.jsonl, "
-        "row 1); got c=3, n=2",
+        "`RUN` must count c right ones of n trials, whole numbers with 0 <= c <= n, and at most "
+        "5,000,000 trials in a file (counts.jsonl, row 1); got c=3, n=2",
     ),
     (
         lambda: read_runs("empty.csv"),

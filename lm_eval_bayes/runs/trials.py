@@ -29,6 +29,9 @@ from lm_eval_bayes.stats import FloatArray, IntArray
 PER_RUN = 2**20
 UNNUMBERED = PER_RUN // 2
 
+#: A file that counts more trials is refused, as they would fill the memory.
+MOST_COUNTED = 5_000_000
+
 #: Texts or numbers, one per trial, None where there is none.
 Column = npt.NDArray[np.object_]
 

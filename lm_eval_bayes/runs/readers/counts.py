@@ -17,13 +17,16 @@ from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import rows_of, uniform
 from lm_eval_bayes.runs.readers.text_files import file_argument
-from lm_eval_bayes.runs.trials import PartialRun, Question, counted_trials, questions_of
+from lm_eval_bayes.runs.trials import (
+    MOST_COUNTED,
+    PartialRun,
+    Question,
+    counted_trials,
+    questions_of,
+)
 
 #: The name of a column of counts.
 _COUNT = re.compile(r"[cn](_|$)", re.IGNORECASE)
-
-#: No question has more trials.
-_MOST_TRIALS = 10**6
 
 #: The kinds of columns that say what is counted.
 _NAMES = ("question", "task", "model")
@@ -48,6 +51,7 @@ def read(file: Path, query: Query) -> FileContents:
     columns = find_columns(names, {}, query.cluster)
     rows = rows_of(file, names)
     runs: dict[tuple[str, str], dict[str, tuple[tuple[int, int], Question]]] = {}
+    n_left = MOST_COUNTED
     for number, row in enumerate(uniform(rows, names), 1):
         where = f"{file}, row {number}"
         id, task, model = (name_of(row.get(columns.get(k, ""))) for k in _NAMES)
@@ -56,7 +60,8 @@ def read(file: Path, query: Query) -> FileContents:
             raise InvalidInputError.of("RUN", "missing", rule, f"none in {where}")
         for of_model, c, n in _counts_by_model(row, model or plain_name(file).stem):
             questions = runs.setdefault((of_model, task or query.task or UNNAMED), {})
-            counts = _check_counts(c, n, where)
+            counts = _check_counts(c, n, n_left, where)
+            n_left -= sum(counts)
             if id in questions and not (query.dedupe and questions[id][0] == counts):
                 rule = "count every question of a model once"
                 raise InvalidInputError.of("RUN", "duplicate", rule, f"{id} in {where}")
@@ -90,12 +95,13 @@ def _counts_by_model(row: Mapping[str, Any], model: str) -> Iterator[tuple[str, 
         yield name[2:], row[name], row.get(f"n_{name[2:]}", row.get("n"))
 
 
-def _check_counts(c: object, n: object, where: str) -> tuple[int, int]:
+def _check_counts(c: object, n: object, most: int, where: str) -> tuple[int, int]:
     """Return how many were wrong and how many right."""
     # whole numbers, or their texts in CSV
     texts = [str(value).strip() if type(value) in (int, str) else "" for value in (c, n)]
     are_whole = all(re.fullmatch("[0-9]{1,19}", text) for text in texts)
-    if not are_whole or not int(texts[0]) <= int(texts[1]) <= _MOST_TRIALS:
-        rule = f"count c right ones of n trials, whole numbers with 0 <= c <= n ({where})"
+    if not are_whole or not int(texts[0]) <= int(texts[1]) <= most:
+        rule = "count c right ones of n trials, whole numbers with 0 <= c <= n, "
+        rule += f"and at most {MOST_COUNTED:,} trials in a file ({where})"
         raise InvalidInputError.of("RUN", "range", rule, f"c={c!r}, n={n!r}")
     return int(texts[1]) - int(texts[0]), int(texts[0])

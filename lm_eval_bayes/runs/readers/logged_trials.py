@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import join_words
-from lm_eval_bayes._util.validation import MOST_TRIALS, as_real
+from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.provenance import LoggedTask
@@ -18,7 +18,14 @@ from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, counted_trials, objects
+from lm_eval_bayes.runs.trials import (
+    MOST_COUNTED,
+    PartialRun,
+    Question,
+    Trials,
+    counted_trials,
+    objects,
+)
 from lm_eval_bayes.stats import FloatArray, check_weights
 
 #: The row of the average score of a question over N trials.
@@ -298,10 +305,10 @@ def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], averag
         raise InvalidInputError.of("RUN", "range", rule, list(weights))
     low, high = weights
     n = int(average.removeprefix("avg@"))
-    questions = []
+    questions: list[tuple[Question, Trials]] = []
     for line in lines:
         value, right = line.row.get(average), -1.0
-        if isinstance(value, (int, float)) and n <= MOST_TRIALS:
+        if isinstance(value, (int, float)) and n * (len(questions) + 1) <= MOST_COUNTED:
             right = n * (value - low) / (high - low)
         # a float keeps fifteen digits, so c of N trials is an integer but for rounding
         if not (-0.01 < right < n + 0.01) or abs(right - round(right)) > 0.01:
