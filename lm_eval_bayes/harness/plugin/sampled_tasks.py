@@ -216,7 +216,7 @@ def _sampled_name(name: str, index: dict[str, Any], changes: _Changes) -> str | 
     entry = dict.get(index, name)
     if entry is None:
         return None
-    if str((entry.cfg or {}).get("class", "")).endswith(_SAMPLING_CLASSES):
+    if _samples_itself(entry.cfg or {}):
         return name
     try:
         _add(name + SUFFIX, index, changes)
@@ -227,6 +227,16 @@ def _sampled_name(name: str, index: dict[str, Any], changes: _Changes) -> str | 
 
 
 _SAMPLING_CLASSES = ("RepeatedSamplingTask", "RubricTask")
+
+
+def _samples_itself(config: Mapping[str, Any]) -> bool:
+    """Return whether a task has the class of this package, or one of its metrics."""
+    from lm_eval_bayes.harness.plugin import metrics
+
+    listed = config.get("metric_list") or ()
+    names = [entry.get("metric") for entry in listed if isinstance(entry, Mapping)]
+    of_class = str(config.get("class", "")).endswith(_SAMPLING_CLASSES)
+    return of_class or any(name in metrics.OPTIONS for name in names)
 
 
 def _some(members: Iterable[Any], group: str, changes: _Changes) -> list[Any]:

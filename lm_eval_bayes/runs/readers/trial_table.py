@@ -290,7 +290,8 @@ def _check_numbering(table: TrialTable, query: Query) -> None:
 def _warnings(table: TrialTable, is_chosen: bool) -> list[str]:
     """Return a warning where rows may be repeated, or the column of questions may number them."""
     kinds = [table[kind] for kind in ("model", "task", "question") if table[kind]]
-    sizes = set(Counter(zip(*(map(str, column) for column in kinds), strict=True)).values())
+    labels = [[str(value).strip() for value in column] for column in kinds]
+    sizes = set(Counter(zip(*labels, strict=True)).values())
     if not table["trial"] and len(sizes) > 1:
         size = f"{min(sizes)} to {max(sizes)}"
         return [f"no column numbers the trials, and questions have {size} rows (repeated rows?)"]
