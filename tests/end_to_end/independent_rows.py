@@ -201,15 +201,16 @@ class Bank:
             yield "maj@k", f"maj@{k}", self.majority(k) if k <= fewest else math.nan
         trials = sum(len(question.outcomes) for question in self.questions)
         for name, what in SHARES.items():
-            yield "share", name, sum(getattr(q, what) for q in self.questions) / trials
+            if n_of := sum(getattr(q, what) for q in self.questions):
+                yield "share", name, n_of / trials
 
     def printed(self) -> list[str]:
         """The rows that the harness's table has, in their order."""
-        n, rows = self.settings["n"], {name: value for _, name, value in self.plain_rows()}
+        n, rows = self.settings["n"], {name for _, name, _ in self.plain_rows()}
         ends = ("", "_stderr", "_low", "_high")
         names = [f"{stem}@{n}{end}" for stem in ("hbayes", "bayes") for end in ends]
         names += [f"avg@{n}", f"avg@{n}_stderr", f"pass@{n}", f"maj@{n}"]
-        return [*names, *(share for share in SHARES if rows[share])]
+        return [*names, *(share for share in SHARES if share in rows)]
 
     def tolerance(self, run: Run, kind: str) -> float:
         scope, _, what = kind.partition(" ")

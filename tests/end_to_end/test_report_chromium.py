@@ -307,7 +307,7 @@ def test_paper_shows_closed_panels_too(browser, page):
     assert not any(ask(browser, "[...document.querySelectorAll('details')].map(d => d.open)"))
 
 
-def test_attempts_are_called_as_in_the_log(browser, tmp_path):
+def test_attempts_without_a_score_are_counted(browser, tmp_path):
     """The second of three epochs of a sample of this log ended in an error."""
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
@@ -328,7 +328,7 @@ def test_attempts_are_called_as_in_the_log(browser, tmp_path):
         lines[numbers] = [p.text for p in dialog.find_elements(By.CSS_SELECTOR, ".left-out")]
         browser.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert lines == {
-        ("1", "3"): ["1 attempt without a score, as after an error, not counted: 2."],
+        ("1", "2"): ["1 attempt without a score, as after an error, not counted."],
         ("1", "2", "3"): [],
     }
     assert browser.get_log("browser") == []

@@ -244,9 +244,11 @@ class Table:
 
     @cached_property
     def rows(self) -> dict[str, float | str]:
-        """All rows in their order; none where there is a problem."""
+        """All rows in their order, without shares of 0; none where there is a problem."""
         rows: dict[str, float | str] = {}
         for name, result in {} if self.problem else self.results.items():
+            if name in SHARES and not getattr(result, "value", result):
+                continue  # also where the model records no finish reason
             if isinstance(result, api.Posterior):
                 interval = result.interval(self.settings.level, self.settings.interval)
                 ends = (result.mu, result.sigma, interval.low, interval.high)
@@ -263,11 +265,7 @@ class Table:
 
     def printed_rows(self) -> dict[str, float | str]:
         """Return the rows that the harness prints, in their order."""
-        return {
-            name: self.rows[name]
-            for name in self.printed
-            if name in self.rows and (self.rows[name] != 0.0 or name not in SHARES)
-        }
+        return {name: self.rows[name] for name in self.printed if name in self.rows}
 
 
 class TrialTable(Table):

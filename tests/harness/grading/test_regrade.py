@@ -124,7 +124,7 @@ def test_our_own_trials_are_graded_again_as_the_task_graded_them(tmp_path):
     assert outcomes(run) == [[1, 0, 1]] * 3
     assert run.seeds == ((1, 2, 3),) * 3
     assert np.concatenate(run.measured["completion_tokens"]).tolist() == [4, 5, 6] * 3
-    assert run.notes == ("graded again: 3 trials got another grade than before",)
+    assert run.notes == ("3 trials got another grade than before",)
 
 
 def test_results_with_their_samples_in_one_document(saved, tmp_path):
@@ -158,11 +158,11 @@ def test_a_table_with_responses_and_targets_is_graded_again(tmp_path):
     table = write_rows(tmp_path / "t.jsonl", rows)
     (run,) = read_runs([table], regrade=regraded).runs
     assert (run.metric, outcomes(run)) == ("graded again", RIGHT)
-    assert run.notes[-1] == "graded again: 6 trials got another grade than before"
+    assert run.notes[-1] == "6 trials got another grade than before"
     rows[0]["response"] = None
     (run,) = read_runs([write_rows(table, rows)], regrade=regraded).runs
     assert outcomes(run) == [RIGHT[0][1:], *RIGHT[1:]]
-    assert run.notes[-1] == "graded again: 1 trial without a text was left out"
+    assert run.notes[-1] == "1 trial without a score left out"
     for name in ("response", "target"):
         without = [{k: v for k, v in row.items() if k != name} for row in rows]
         with refused("regrade", "conflict"):

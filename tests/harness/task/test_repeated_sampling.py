@@ -68,7 +68,6 @@ def test_the_rows_stand_in_their_order(results):
         *(f"{name}{end}" for name in posteriors for end in ("", "_low", "_high")),
         "avg@4",
         *(f"{h}{name}{end}" for name in family for h, end in FORMS),
-        *("cut_off_share", "empty_share", "grading_error_share"),
     ]
     with_sd = [row for row in rows if f"{row}_stderr,none" in all_rows(results)]
     assert with_sd == [*posteriors, "avg@4", *(f"h{name}" for name in family)]
@@ -110,7 +109,7 @@ def test_the_numbers_are_those_of_the_formulas(row):
     # all four vote: question 1 elects "2"; question 2 elects "5"; question 3 elects "7"
     assert row["maj@4"] == pytest.approx(1 / 3, abs=1e-12)
     assert row["bayes@4_low"] < row["bayes@4"] < row["bayes@4_high"]
-    assert row["grading_error_share"] == row["empty_share"] == 0
+    assert not {"grading_error_share", "empty_share", "cut_off_share"} & row.keys()
 
 
 def test_the_learned_prior_s_rows_are_the_api_s(row):
