@@ -61,8 +61,6 @@ def test_every_metric_has_the_rows_of_its_own_grades(results):
         assert row[f"hbayes@4{label}"] == pytest.approx(posterior.mu, abs=1e-12)
         assert row[f"hbayes@4{label}_stderr"] == pytest.approx(posterior.sigma, abs=1e-12)
         assert row[f"hbayes@4{label}_low"] == pytest.approx(posterior.interval().low, abs=1e-9)
-    assert "pass@4" in row
-    assert "pass@4(near)" not in row
 
 
 def test_a_list_of_parts_is_a_score_its_mean(results):
