@@ -50,7 +50,7 @@ LEFT_OUT = {
 INSTEAD = [
     (r"pip install \. && ", ""),
     (
-        r"--model vllm --model_args pretrained=[\w/.-]+(,max_model_len=\d+)?",
+        r"--model vllm --model_args (pretrained=[\w/.-]+(,\w+=\w+)*|'{.*?}}')",
         "--model biased_coin --model_args beta=2:3",
     ),
     (
