@@ -1,6 +1,6 @@
 """Filter pipelines that keep all N responses of a question, and the filter `keep_all`.
 
-Importing this module registers the filter.
+Importing this module registers the filter, unless the name is taken.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class KeepAllFilter(Filter):
         return [list(r) for r in resps]
 
 
-filter_registry.register(KEEP_ALL)(KeepAllFilter)
+if KEEP_ALL not in filter_registry:
+    filter_registry.register(KEEP_ALL)(KeepAllFilter)
 
 
 def keep_all_responses(filter_list: Any, task: str) -> list[dict[str, Any]]:
