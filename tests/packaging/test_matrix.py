@@ -44,10 +44,10 @@ import json, multiprocessing, sys
 
 def child(queue):
     import lm_eval.tasks
-    from lm_eval.api.registry import get_filter, metric_registry
-    from lm_eval_bayes.harness.plugin.registration import is_ours
-    assert "bayes" in metric_registry  # 0.5 fills the registry when it is asked
-    queue.put([is_ours(metric_registry._objs["bayes"]), get_filter("keep_all").__module__])
+    from lm_eval.api.registry import get_filter
+    from lm_eval_bayes.harness.plugin.registration import COMPONENTS, is_registered
+    (metric,) = (c for c in COMPONENTS if (c.kind, c.name) == ("metric", "bayes"))
+    queue.put([is_registered(metric), get_filter("keep_all").__module__])
 
 def main():
     assert not any(m.startswith("lm_eval_bayes") for m in sys.modules)
