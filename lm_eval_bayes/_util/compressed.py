@@ -16,7 +16,7 @@ UNREADABLE = (OSError, EOFError, zlib.error)
 COMPRESSED = (".gz", ".zst")
 
 #: A file is decompressed to at most this many times its size, and to this many bytes; the third
-#: number of bytes is always allowed.
+#: number of bytes is always allowed; no line of a file and no answer of a server may be longer.
 MOST_TIMES, MOST_BYTES, ALWAYS_BYTES = 200, 2**31, 2**26
 
 _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.text import join_words
@@ -170,35 +170,3 @@ def score_of(value: object, bounds: tuple[float, float] | None, metric: str) -> 
             f"{metric} must give a response {range_of}", "range", "metric_list", value
         )
     return min(max(score, low), high)
-
-
-def grade_by_metric(
-    name: str, function: Callable[..., Any], options: Mapping[str, Any], gold: Any, response: str
-) -> int:
-    """Return whether a metric of the harness gives a response 1 or 0.
-
-    Parameters
-    ----------
-    name : str
-        The metric.
-    function : callable
-        It, as the harness calls it for one question.
-    options : mapping
-        Its options in the YAML.
-    gold : object
-        The right answer.
-    response : str
-        A filtered response.
-
-    Raises
-    ------
-    TaskConfigError
-        If the metric gives something else.
-    """
-    prediction: Any = response
-    if takes_list(options):
-        options, prediction = {**options, "k": [1]}, [response]
-    result = function(references=[gold], predictions=[prediction], **options)
-    result = single_result(result, name)
-    value = result.get(name) if isinstance(result, Mapping) else result
-    return category_of(value, 1, f"the metric `{name}`")

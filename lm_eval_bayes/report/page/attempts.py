@@ -31,8 +31,6 @@ _MIN_TEXT, _MAX_TEXT = 1500, 20_000
 _HELD = 8
 #: Characters of an extracted answer, and of the right answers.
 _MAX_ANSWER = 120
-#: Attempts without a score of a question whose numbers are shown.
-_MAX_UNSCORED = 20
 #: Runs without texts that are named.
 _MAX_NAMED = 3
 

@@ -12,13 +12,17 @@ from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
-from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
+from lm_eval_bayes._util.compressed import (
+    ALWAYS_BYTES,
+    COMPRESSED,
+    UNREADABLE,
+    open_bytes,
+    plain_name,
+)
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.file_access import unreadable
 
-#: A line of more bytes, its end included, is refused.
-_LONGEST_LINE = 2**26
 #: A byte order mark and blanks.
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
 
@@ -161,9 +165,9 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
 def _lines(opened: IO[AnyStr], file: Path) -> Iterator[AnyStr]:
     """Yield the lines of a file; raise before one that is too long is in memory."""
     for number in count(1):
-        line = opened.readline(_LONGEST_LINE + 1)
-        if len(line) > _LONGEST_LINE:
-            rule = f"have lines of at most {_LONGEST_LINE:,} bytes in {file}"
+        line = opened.readline(ALWAYS_BYTES + 1)
+        if len(line) > ALWAYS_BYTES:
+            rule = f"have lines of at most {ALWAYS_BYTES:,} bytes in {file}"
             raise InvalidInputError.of("RUN", "range", rule, f"line {number}, which is longer")
         if not line:
             return
@@ -188,7 +192,7 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
     """
     rule = f"have a complete CSV file in {path.name}"
     line, cells, width, n_lines, n_blank = "", [""], 0, 0, 0
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
+    csv.field_size_limit(max(csv.field_size_limit(), ALWAYS_BYTES))
 
     def texts(opened: IO[str]) -> Iterator[str]:
         nonlocal line
