@@ -46,6 +46,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.server.down.is_set():
             self.close_connection = True
+            self.server.found_down()
             return
         page = self.server.pages.get(self.path)
         content = page if isinstance(page, bytes) else json.dumps(page or {}).encode()
@@ -139,6 +140,7 @@ class Server(ThreadingHTTPServer):
         self.script, self.pages = script, pages
         self.lock, self.leaving = threading.Lock(), threading.Event()
         self.down = threading.Event()  # as if killed: every connection is closed without a word
+        self.found_down: Callable[[], None] = lambda: None  # called where a page was asked for then
         self.requests: list[Any] = []
         self.keys: list[str] = []
         self.now = self.most = 0
