@@ -156,11 +156,6 @@ class Server(ThreadingHTTPServer):
         path = "chat/completions" if chat else "completions"
         return f"http://127.0.0.1:{self.server_address[1]}/v1/{path}"
 
-    def wait_until_idle(self, seconds: float = 5.0) -> None:
-        end = time.monotonic() + seconds
-        while self.now and time.monotonic() < end:
-            time.sleep(0.01)
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # a client that hangs up is what some tests want
 

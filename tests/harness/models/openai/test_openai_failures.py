@@ -92,12 +92,12 @@ def test_trying_again_with_the_same_seed(monkeypatch, act):
             return act
         return act if body["seed"] == unlucky.seed and seen.count(unlucky.seed) == 1 else None
 
-    with serving(script) as server:
-        with refused(None, "failed", None, error=TrialsFailedError) as caught:
-            for order, _ in completions(server, max_retries=2).sample(requests):
-                got.append(order.index)
-                if len(got) == len(requests) - 1:
-                    others.set()
+    failed = refused(None, "failed", None, error=TrialsFailedError)
+    with serving(script) as server, failed as caught:
+        for order, _ in completions(server, max_retries=2).sample(requests):
+            got.append(order.index)
+            if len(got) == len(requests) - 1:
+                others.set()
     assert set(got) == {o.index for o in requests} - {bad.index}
     assert [order for order, _ in caught.value.failed] == [bad]
     assert seen.count(unlucky.seed) == 2
