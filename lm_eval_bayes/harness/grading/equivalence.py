@@ -18,7 +18,7 @@ import json
 import os
 import re
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 #: The most memory a worker may map, in bytes: 9^{9^{9^9}} would take all memory.
@@ -173,7 +173,6 @@ def _failure(key: str, error: Exception) -> dict[str, Any]:
 
 def main() -> None:
     """Answer jobs until the input ends."""
-    import faulthandler
     import logging
     import signal
 
@@ -195,12 +194,15 @@ def main() -> None:
     except Exception as error:
         reply = _failure("fatal", error)
     print(json.dumps(reply), file=out, flush=True)
+    # SIGPROF ends the process, also one whose parent was killed; Windows has no such timer
+    set_timer = getattr(signal, "setitimer", lambda which, seconds: None)
+    limit_cpu_time = partial(set_timer, getattr(signal, "ITIMER_PROF", None))
     for line in sys.stdin:
         job = json.loads(line)
-        # a runaway ends also where the parent was killed
-        faulthandler.dump_traceback_later(job["limit"] + 5.0, exit=True)
-        print(json.dumps(_reply(job)), file=out, flush=True)
-        faulthandler.cancel_dump_traceback_later()
+        limit_cpu_time(job["limit"])
+        reply = _reply(job)
+        limit_cpu_time(0)
+        print(json.dumps(reply), file=out, flush=True)
 
 
 if __name__ == "__main__":

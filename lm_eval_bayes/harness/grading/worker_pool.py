@@ -1,7 +1,8 @@
 """Processes that compare formulas and can be stopped: a small pool of `equivalence` workers.
 
 A thread cannot be stopped and an alarm works in the main thread only, so the
-time limit is a process that is killed and replaced. Plain subprocesses with a
+time limit is that of a process, which is replaced. It is one of CPU time: a
+grade does not depend on what else the machine does. Plain subprocesses with a
 line of JSON each way are used and not `multiprocessing`: they work from a
 daemonic worker, under torchrun, from ``python -`` and after a fork, and no
 pickled object of an untrusted computation ever comes back.
@@ -14,6 +15,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -29,10 +31,12 @@ _BOOT = (
     "import sys, json, runpy; boot = json.loads(sys.stdin.readline()); "
     "sys.path[:] = boot['path']; runpy.run_path(boot['file'], run_name='__main__')"
 )
-#: Seconds a worker may take to import math-verify on a busy machine.
-START_LIMIT = 60.0
+#: Seconds a worker may take to import math-verify, or to reply, on a busy machine.
+WAIT_LIMIT = 60.0
 #: Seconds during which a failed start is not tried again.
 START_PAUSE = 30.0
+#: How a worker ends that has used up the CPU time of its job; Windows has no such signal.
+_OUT_OF_TIME = -getattr(signal, "SIGPROF", 27)
 
 
 class WorkerError(Exception):
@@ -64,7 +68,7 @@ class _Worker:
         try:
             self.reader.start()
             path = [os.path.abspath(entry) for entry in sys.path]
-            ready = self.request({"path": path, "file": str(_WORKER_FILE)}, START_LIMIT)
+            ready = self.request({"path": path, "file": str(_WORKER_FILE)})
             if not ready.get("ready"):
                 raise WorkerUnavailable(f"the grading process cannot start: {ready.get('fatal')}")
         except BaseException:
@@ -77,18 +81,21 @@ class _Worker:
                 self.replies.put(line)
         self.replies.put(None)
 
-    def request(self, message: dict[str, Any], limit: float) -> dict[str, Any]:
+    def request(self, message: dict[str, Any]) -> dict[str, Any]:
         stdin = cast("IO[bytes]", self.process.stdin)
         data = memoryview(json.dumps(message).encode("ascii") + b"\n")
         try:
             while data:
                 data = data[stdin.write(data) :]
-            line = self.replies.get(timeout=limit)
+            line = self.replies.get(timeout=WAIT_LIMIT)
         except queue.Empty:
-            raise WorkerError(f"no result within {limit:g} s") from None
+            raise WorkerError(f"no result within {WAIT_LIMIT:g} s") from None
         except OSError:
             raise WorkerDied("the grading process ended before it replied") from None
         if line is None:
+            self.stop()
+            if self.process.returncode == _OUT_OF_TIME:
+                raise WorkerError(f"no result within {message['limit']:g} s of CPU time")
             raise WorkerDied("the grading process ended before it replied")
         return cast("dict[str, Any]", json.loads(line))
 
@@ -166,7 +173,7 @@ class WorkerPool:
         job : dict
             ``op`` and ``texts``, as `equivalence` reads them.
         limit : float
-            Seconds, from when a worker is free.
+            Seconds of CPU time.
 
         Raises
         ------
@@ -180,11 +187,11 @@ class WorkerPool:
         try:
             worker = self._living(worker)
             try:
-                reply = worker.request(message, limit)
+                reply = worker.request(message)
             except WorkerDied:  # perhaps it was idle and killed: once more, with a new one
                 worker.stop()
                 worker = self._living(worker)
-                reply = worker.request(message, limit)
+                reply = worker.request(message)
         except BaseException:  # a time-out, or Ctrl-C in mid-job
             if worker is not None:
                 worker.stop()
