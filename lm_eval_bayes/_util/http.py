@@ -26,7 +26,7 @@ import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
@@ -348,7 +348,8 @@ class Client:
                     await self._check()
                 else:
                     return
-        raise RequestFailed(str(self.given_up), retry=False, fatal=True)
+        failure = self.given_up
+        raise replace(failure, sentence=str(failure), retry=False, fatal=True)
 
     async def _check(self) -> None:
         """Ask whether the server is the same one as before."""
