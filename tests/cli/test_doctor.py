@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -146,7 +145,7 @@ def test_it_tells_what_is_so(tmp_path):
 # -- the plugin ----------------------------------------------------------------------------------
 
 
-def probe(tmp_path, code, timeout_s=30.0):
+def probe(tmp_path, code, timeout_s=300.0):
     """Look at a harness that consists of this code."""
     package = tmp_path / "fake" / "lm_eval"
     package.mkdir(parents=True)
@@ -166,10 +165,8 @@ def test_a_broken_harness_is_told_in_one_line(tmp_path):
 
 
 def test_a_harness_that_hangs_is_ended(tmp_path):
-    began = time.monotonic()
-    result = probe(tmp_path, "import time\ntime.sleep(100)", timeout_s=0.5)
+    result = probe(tmp_path, "import time\ntime.sleep(600)", timeout_s=0.5)
     assert result.error == "importing it took more than 0.5 s"
-    assert time.monotonic() - began < 20
 
 
 def test_what_lm_eval_does_not_find_is_named(monkeypatch):
@@ -256,7 +253,7 @@ def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
     tool.write_text("#!/bin/sh\necho NVIDIA H200\necho NVIDIA H200\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert installed.gpus() == ("NVIDIA H200", "NVIDIA H200")
+    assert installed.gpus(timeout_s=300.0) == ("NVIDIA H200", "NVIDIA H200")
     tool.write_text("#!/bin/sh\nexec sleep 60\n")
     assert installed.gpus(timeout_s=0.3) == ()
 
@@ -348,12 +345,12 @@ def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
 @pytest.mark.filterwarnings("default")
 def test_a_hub_that_says_nothing_is_not_waited_for(lmeb, monkeypatch):
     ended = threading.Event()
-    with hub(lambda path: ended.wait(60) and 200) as address:
+    late = []
+    with hub(lambda path: ended.wait(300) or late.append(path) or 200) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
-        began = time.monotonic()
         code, result = lmeb("--timeout", "0.2")
         ended.set()
-    assert time.monotonic() - began < 20
+    assert not late
     assert (code, set(states(result, "questions").values())) == (0, {"note"})
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from _support.paths import REPOSITORY
+from _support.waiting import wait_until
 
 from lm_eval_bayes.harness.grading import worker_pool
 from lm_eval_bayes.harness.grading.equivalence import __file__ as worker_file
@@ -47,11 +48,8 @@ def state(pid: int) -> str:
     return "gone" if letter in "ZX" else letter
 
 
-def wait_until_gone(pids, seconds=300.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and any(state(pid) != "gone" for pid in pids):
-        time.sleep(0.05)
-    return [pid for pid in pids if state(pid) != "gone"]
+def wait_until_gone(pids):
+    wait_until(lambda: all(state(pid) == "gone" for pid in pids))
 
 
 def fresh(index: int) -> tuple[str, str]:
@@ -139,7 +137,7 @@ def test_a_forked_child_gets_its_own_worker():
     assert child.exitcode == 0
     assert (inherited, correct, len(own)) == ([], True, 1)
     assert not set(own) & set(parent_pids)
-    assert wait_until_gone(own) == []
+    wait_until_gone(own)
     assert grade(*fresh(103)).correct
     assert pids_of(POOL) == parent_pids
 
@@ -150,7 +148,7 @@ def test_an_idle_worker_that_somebody_killed_is_replaced():
     killed = pids_of(POOL)
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    assert wait_until_gone(killed) == []
+    wait_until_gone(killed)
     assert grade(*fresh(112)) == Grade(True, r"\frac{224}{226}")
 
 
@@ -181,7 +179,7 @@ def test_no_orphan_outlives_a_killed_parent_nor_reads_its_folder(busy, tmp_path)
         parent.kill()
         parent.communicate()
     assert len(pids) == 1
-    assert wait_until_gone(pids) == []
+    wait_until_gone(pids)
 
 
 def test_only_plain_numbers_reach_the_evaluator_of_sympy(tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,7 @@ from _support.errors import refused
 from _support.stored_trials import stored_trials
 from _support.thread_cluster import ThreadCluster
 from _support.trial_requests import sums
+from _support.waiting import wait_until
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.ray import sampling
@@ -256,11 +256,9 @@ def test_closing_the_iterator_cancels_the_session_and_keeps_the_workers(cluster,
     alive = list(clusters[0].alive)
     assert len(alive) == 3
     sessions = [worker._session for worker in alive if worker._session is not None]
-    deadline = time.monotonic() + 30.0  # nobody waits for what a worker is told at the end
-    while not all(session.is_over for session in sessions) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert all(session.is_over for session in sessions)
-    assert not [t for t in threading.enumerate() if t.name == "ray-session"]
+    # nobody waits for what a worker is told at the end
+    wait_until(lambda: all(session.is_over for session in sessions))
+    wait_until(lambda: not [t for t in threading.enumerate() if t.name == "ray-session"])
     assert len(stored_trials(tmp_path / "ray.sqlite")) < 8 * QUESTIONS
 
 

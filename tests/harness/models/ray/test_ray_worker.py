@@ -1,6 +1,5 @@
 """The worker's side of `executor=ray`: sessions of an engine with a stream, and of batches."""
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -8,6 +7,7 @@ from _support import fake_vllm
 from _support.errors import refused
 from _support.fake_vllm import KWARGS, EngineArgs, FakeTrials, answer
 from _support.trial_requests import trial_request
+from _support.waiting import PATIENCE_S
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.interface import SamplingMixin
@@ -40,8 +40,7 @@ def request_for(number, question=0, measures=False):
 def taken(worker, session, count):
     """Return so many finished trials, by the numbers of their requests."""
     trials = {}
-    deadline = time.monotonic() + 30
-    while len(trials) < count and time.monotonic() < deadline:
+    while len(trials) < count:
         answer = worker.take(session)
         assert answer.failure is None, answer.failure.details
         trials |= dict(answer.trials)
@@ -61,7 +60,7 @@ def test_an_engine_gets_requests_while_it_runs_and_after_it_was_idle(folder):
     assert {trial.seed for trial in trials.values()} == {10 * n for n in range(9)}
     assert all(trial.versions == {"engine": "1"} for trial in trials.values())
     worker.cancel(7)
-    worker._thread.join(timeout=30)
+    worker._thread.join(PATIENCE_S)
     assert not worker._thread.is_alive()
 
 
@@ -128,7 +127,7 @@ def test_backends_without_streams_get_lists_of_as_many_as_they_have_slots():
     assert len(taken(worker, 1, 7)) == 7
     assert worker._model.batches == [[0, 1, 2, 3, 4], [5, 6]]
     worker.cancel(1)
-    worker._thread.join(timeout=30)
+    worker._thread.join(PATIENCE_S)
     assert not worker._thread.is_alive()
 
 

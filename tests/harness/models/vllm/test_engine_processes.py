@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import types
 from pathlib import Path
 
 import pytest
 from _support.paths import REPOSITORY
+from _support.waiting import wait_until
 
 from lm_eval_bayes.harness.models.vllm import processes as engine_processes
 from lm_eval_bayes.harness.plugin import patches
@@ -48,13 +48,6 @@ def alive(pid):
     return stat.rpartition(b")")[2].split()[0] != b"Z"
 
 
-def gone(pid, seconds):
-    deadline = time.monotonic() + seconds
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not alive(pid)
-
-
 # A parent whose child, spawned afresh, asks to die with it.
 PARENT = """
 import multiprocessing, sys, time
@@ -67,7 +60,7 @@ if __name__ == "__main__":
     child.start()
     reader.recv()
     print(child.pid, flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 CHILD = """
 import time
@@ -75,7 +68,7 @@ from lm_eval_bayes.harness.models.vllm.processes import die_with_parent
 def run(writer):
     die_with_parent()
     writer.send(1)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -90,7 +83,7 @@ def test_a_child_dies_with_its_parent(tmp_path, started):
     child = int(run.first_line)
     assert alive(child)
     run.kill()
-    assert gone(child, 2.0)
+    wait_until(lambda: not alive(child))
 
 
 @pytest.fixture
