@@ -21,7 +21,7 @@ def interpreter(*versions: str) -> str:
     for candidate in filter(None, candidates):
         try:
             out = subprocess.run(
-                [candidate, "-c", code], capture_output=True, text=True, timeout=30, check=False
+                [candidate, "-c", code], capture_output=True, text=True, timeout=600, check=False
             )
         except OSError:
             continue
@@ -40,7 +40,7 @@ def create_environment(folder: Path, python: str) -> None:
     """Create an environment with pip."""
     fast = uv()
     command = [fast, "venv", "-q", "--seed", "-p", python] if fast else [python, "-m", "venv"]
-    subprocess.run([*command, str(folder)], timeout=120, check=True)
+    subprocess.run([*command, str(folder)], timeout=600, check=True)
 
 
 def installer(python: Path) -> list[str]:

@@ -40,7 +40,7 @@ def run(folder, code):
         [sys.executable, "-c", START + code],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": path},
     )
 

@@ -32,7 +32,7 @@ sys.meta_path.insert(0, Finder())
 
 def python(code, *arguments):
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=600
     )
 
 

@@ -331,7 +331,7 @@ def test_the_action_is_a_gate(tmp_path):
         env={**os.environ, **variables, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert result.returncode == 1, result.stderr
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("failures") == "1"

@@ -83,7 +83,7 @@ def test_text_of_a_file_is_no_command_to_a_runner_of_jobs(tmp_path, monkeypatch,
 def test_a_full_disk_behind_standard_output(store, name, unbuffered):
     with open("/dev/full", "w") as full:
         process = started(name, store, stdout=full, env=environment(unbuffered))
-        _, error = process.communicate(timeout=120)
+        _, error = process.communicate(timeout=600)
     assert error == "error: standard output cannot be written: No space left on device\n"
     assert process.returncode == 2
 
@@ -101,7 +101,7 @@ def test_a_reader_that_is_gone(store, name, unbuffered):
     process.stdout.close()
     error = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=120) == 141
+    assert process.wait(timeout=600) == 141
     assert error == ""
 
 
@@ -112,7 +112,7 @@ def test_standard_output_that_was_closed(store):
         ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments],
         stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
+        timeout=600,
         env=environment(""),
     )
     assert (done.returncode, done.stderr.count("error: `--output`")) == (2, 1)
@@ -125,7 +125,7 @@ def test_standard_error_that_cannot_be_written(tmp_path):
             [*COMMAND, "store", "info", str(tmp_path / "absent.sqlite")],
             stdout=subprocess.PIPE,
             stderr=full,
-            timeout=120,
+            timeout=600,
             env=environment(""),
         )
     assert (done.returncode, done.stdout) == (2, b"")

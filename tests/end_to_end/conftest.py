@@ -50,7 +50,7 @@ class FinishedRun:
             [sys.executable, str(HERE / "recompute.py"), str(self.folder)],
             capture_output=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=600,
             check=False,
         )
         print(done.stdout)

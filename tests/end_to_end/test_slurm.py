@@ -91,7 +91,7 @@ class Cluster:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         return done.stdout

@@ -187,7 +187,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(
             time.sleep(0.05)
     finally:
         child.send_signal(how)
-        _, told = child.communicate(timeout=120)
+        _, told = child.communicate(timeout=600)
     if how == signal.SIGINT:
         assert child.returncode == 130
         assert "the verdicts so far are saved" in told

@@ -56,7 +56,7 @@ server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_sess
 sys.stdin.buffer.read()
 os.killpg(server.pid, signal.SIGTERM)
 try:
-    server.wait(30)
+    server.wait(600)
 except subprocess.TimeoutExpired:
     os.killpg(server.pid, signal.SIGKILL)
 """
@@ -107,7 +107,7 @@ def answers(url: str) -> bool:
 def post(url: str, payload: dict[str, Any]) -> dict[str, Any]:
     request = urllib.request.Request(url, json.dumps(payload).encode())
     request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=120) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         return json.load(answer)
 
 

@@ -96,7 +96,7 @@ def measured(start: Start) -> dict[str, Any]:
     """Measure with one engine, which SIGTERM then stops while it samples."""
     child, said = start("--measure")
     child.send_signal(signal.SIGTERM)
-    code = child.wait(timeout=60)
+    code = child.wait(timeout=600)
     return {
         **said["MEASURED"],
         "processes": said["SAMPLING"],

@@ -61,7 +61,7 @@ def ask(tmp_path_factory):
             input=json.dumps(calls),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -373,7 +373,7 @@ def dumped(text, folder):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     heard = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout, heard

@@ -199,7 +199,7 @@ def test_the_recipe_lets_no_pull_request_write():
 def git(folder, *arguments):
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.hooksPath="]
     subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=60
+        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=600
     )
 
 
@@ -240,7 +240,7 @@ def test_the_steps_of_a_check_as_they_run(tmp_path, changed, author, codes):
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         for script in scripts

@@ -276,7 +276,7 @@ def test_every_engine_compiles_the_tables(board, widest, tmp_path, engine):
     (tmp_path / "table.tex").write_text(source, encoding="utf-8")
     command = [engine, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "table"]
     for number in range(2):  # the second run reads the list of tables of the first
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=600)
         assert done.returncode == 0, done.stdout.decode("utf-8", "replace")[-2000:]
         log = (tmp_path / "table.log").read_text(encoding="utf-8", errors="replace")
         assert number or "Overfull \\hbox" not in log

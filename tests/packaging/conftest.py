@@ -58,7 +58,7 @@ def python(tmp_path: Path) -> Python:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
 

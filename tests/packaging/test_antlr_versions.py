@@ -34,7 +34,7 @@ def test_grades_do_not_depend_on_the_parser_runtime(tmp_path: Path, version: str
     if not cases.exists():
         pytest.skip(f"the graded cases are not there: {cases.name}")
     environment = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=600)
     runtime = tmp_path / "runtime"
     install = [environment / "bin" / "pip", "install", "--quiet", "--target", runtime]
     subprocess.run([*install, f"antlr4-python3-runtime=={version}"], check=True, timeout=300)

@@ -158,7 +158,7 @@ def wheel(tmp_path_factory) -> Path:
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=REPOSITORY,
         capture_output=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     return next(folder.glob("*.whl"))

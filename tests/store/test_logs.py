@@ -64,7 +64,7 @@ def test_a_store_that_its_process_did_not_close_is_whole(path, filled, is_killed
         + ("os._exit(9)" if is_killed else "")
     )
     command = [sys.executable, "-c", script, str(path)]
-    ended = subprocess.run(command, cwd=REPOSITORY, check=False, timeout=60)
+    ended = subprocess.run(command, cwd=REPOSITORY, check=False, timeout=600)
     assert ended.returncode == (9 if is_killed else 0)
     assert path.with_name(f"{path.name}-wal").exists() == is_killed
     for _ in range(2):

@@ -203,7 +203,7 @@ def test_only_plain_numbers_reach_the_evaluator_of_sympy(tmp_path):
         """
     )
     child = python("-c", code, str(worker_file), cwd=tmp_path)
-    out, err = child.communicate(timeout=120)
+    out, err = child.communicate(timeout=600)
     assert out == "fenced\n", err
 
 

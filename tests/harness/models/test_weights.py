@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from _support.errors import refused
+from _support.waiting import wait_until
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models import weights
@@ -135,10 +136,16 @@ def test_other_bytes_of_the_same_size_and_time_are_noticed(folder):
     assert path.stat().st_mtime_ns == stat.st_mtime_ns
     swapped = weights_of(str(folder))
     assert swapped != got
-    # and other bytes in the same file, its time put back
+    # and other bytes in the same file, its time put back, a tick of the system's clock later
+    changed_ns = path.stat().st_ctime_ns
     with open(path, "r+b") as file:
         file.write(b"f")
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    def put_back():
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        return path.stat().st_ctime_ns > changed_ns
+
+    wait_until(put_back)
     assert weights_of(str(folder)) not in (got, swapped)
 
 

@@ -96,7 +96,7 @@ def test_a_run_that_is_stopped_leaves_no_process_and_is_resumed(tmp_path, marked
             time.sleep(0.5)
         assert len(leftovers(marker)) >= 4  # the run, two workers, and Ray's own
         child.send_signal(signum)
-        child.wait(timeout=120)
+        child.wait(timeout=600)
     finally:
         child.kill()
         child.wait()
