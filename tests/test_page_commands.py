@@ -137,7 +137,7 @@ def run(command):
     else:
         assert words[0] == "python", command
         done = subprocess.run(
-            [sys.executable, *words[1:]], capture_output=True, text=True, timeout=300
+            [sys.executable, *words[1:]], capture_output=True, text=True, timeout=1800
         )
         assert done.returncode == 0, (command, done.stderr)
 

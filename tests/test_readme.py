@@ -147,7 +147,7 @@ def test_the_first_command_as_it_is_among_all_tasks_of_the_harness(tmp_path):
         [sys.executable, "-m", "lm_eval_bayes", "run", *shlex.split(FIRST_COMMAND)[1:]],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         cwd=tmp_path,
         check=True,
     )
@@ -167,7 +167,7 @@ def test_the_printed_comparison_is_what_the_commands_print(tmp_path):
             [sys.executable, "-m", *module, *shlex.split(line)[1:]],
             capture_output=True,
             encoding="utf-8",
-            timeout=300,
+            timeout=1800,
             cwd=tmp_path,
             check=True,
             env={**os.environ, "PYTHONIOENCODING": "utf-8"},

@@ -26,7 +26,7 @@ def build(folder, *options, **variables):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr

@@ -64,7 +64,7 @@ RunHarness = Callable[..., FinishedRun]
 def run_harness(tmp_path_factory: pytest.TempPathFactory) -> RunHarness:
     """Run the harness as a user would, with a time-out, and hand back its output folder."""
 
-    def run(*arguments: str, timeout: float = 240, **environment: str) -> FinishedRun:
+    def run(*arguments: str, timeout: float = 1800, **environment: str) -> FinishedRun:
         folder = tmp_path_factory.mktemp("run")
         command = [sys.executable, "-m", "lm_eval_bayes", "run", *arguments, "--log_samples"]
         command += ["--output_path", str(folder)]

@@ -26,7 +26,7 @@ def test_smollm2_on_the_demo_task(run_harness: Any, smollm2: Path) -> None:
         *("--device", "cpu", "--batch_size", "40", "--apply_chat_template"),
         *("--tasks", TASK, "--metadata", json.dumps({"bayes_n": 4})),
         *("--gen_kwargs", "max_gen_toks=48"),
-        timeout=900,
+        timeout=1800,
         HF_HUB_OFFLINE="1",
     )
     run.check()

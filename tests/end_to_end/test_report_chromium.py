@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pytest
+from _support.browser import chromium
 from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
+from _support.waiting import PATIENCE_S, wait_until
 
 from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.report.page.render import render
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import Provenance, SavedRuns, TaskRun
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-CHROMEDRIVER = shutil.which("chromedriver")
-if not (CHROMIUM and CHROMEDRIVER):
-    pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
-
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 HOSTILE = (
     "</title></script><script>window.injected=1</script><img src=x onerror=window.injected=2>"
     "<svg onload=window.injected=3>\"' onfocus=window.injected=4 \u202e\x00{{ 7*7 }}"
@@ -69,15 +53,8 @@ def page(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for one in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(one)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(CHROMEDRIVER)
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
 def opened(browser, page, width=1600, dark=False, scripts=True):
@@ -230,7 +207,7 @@ def test_a_question_shows_its_attempts(browser, tmp_path):
     models = dialog.find_elements(By.CSS_SELECTOR, ".model-attempts > summary")
     assert [one.text.split("\n")[0].split()[0] for one in models] == ["a", "b"]
     models[0].send_keys(Keys.ENTER)
-    browser.implicitly_wait(10)  # the event that fills the list comes later
+    browser.implicitly_wait(PATIENCE_S)  # the event that fills the list comes later
     attempts = dialog.find_elements(By.CSS_SELECTOR, ".attempt > summary")
     browser.implicitly_wait(0)
     told = [" ".join(one.text.split()) for one in attempts]
@@ -261,17 +238,14 @@ def test_a_table_that_goes_on_says_so(browser, page):
     boxes = """[...document.querySelectorAll('.scroll')].map(e => [
         e.scrollWidth - e.clientWidth > 2, e.classList.contains('more'),
         !e.nextElementSibling.hidden && e.nextElementSibling.className === 'hint'])"""
-    state = browser.execute_async_script(
-        f"const done = arguments[0]; setTimeout(() => done({boxes}), 200)"
-    )
-    assert {tuple(one) for one in state} <= {(True, True, True), (False, False, False)}
-    assert sum(wider for wider, _, _ in state) >= 4
-    state = browser.execute_async_script(
-        "const done = arguments[0];"
-        "document.querySelectorAll('.scroll').forEach(e => e.scrollLeft = e.scrollWidth);"
-        f"setTimeout(() => done({boxes}), 200)"
-    )
-    assert not any(more or hint for _, more, hint in state)
+
+    def state():
+        return {tuple(box) for box in ask(browser, boxes)}
+
+    wait_until(lambda: state() == {(True, True, True), (False, False, False)})
+    assert sum(wider for wider, _, _ in ask(browser, boxes)) >= 4
+    ask(browser, "document.querySelectorAll('.scroll').forEach(e => e.scrollLeft = e.scrollWidth)")
+    wait_until(lambda: state() == {(True, False, False), (False, False, False)})
 
 
 def test_without_scripts_everything_can_be_read(browser, page):
@@ -321,7 +295,7 @@ def test_attempts_without_a_score_are_counted(browser, tmp_path):
     for button in browser.find_elements(By.CSS_SELECTOR, "button.question"):
         button.send_keys(Keys.ENTER)
         dialog = browser.find_element(By.ID, button.get_attribute("popovertarget"))
-        browser.implicitly_wait(10)
+        browser.implicitly_wait(PATIENCE_S)
         attempts = dialog.find_elements(By.CSS_SELECTOR, ".attempt")
         browser.implicitly_wait(0)
         numbers = tuple(attempt.text.split()[0] for attempt in attempts)

@@ -95,7 +95,7 @@ def command_line(*arguments: str) -> str:
         [sys.executable, "-m", "lm_eval_bayes.cli.main", *arguments],
         capture_output=True,
         encoding="utf-8",
-        timeout=900,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -122,7 +122,7 @@ def test_every_schema(run_harness: Any, smollm2: Path, tmp_path: Path) -> None:
         *("--tasks", TASK, "--limit", "8", "--apply_chat_template"),
         *("--metadata", json.dumps({"bayes_n": N, "rubric_prior": "bayes"})),
         *("--gen_kwargs", "max_gen_toks=32"),
-        timeout=900,
+        timeout=1800,
         **{"VLLM_CPU_KVCACHE_SPACE": "2", "HF_HUB_OFFLINE": "1"},
     )
     rows, samples = run.rows(TASK), run.samples(TASK)

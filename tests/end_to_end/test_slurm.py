@@ -12,18 +12,17 @@ import os
 import random
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _support.paths import REPOSITORY
+from _support.ports import free_port
 from _support.scripted_server import Act, serving
 
 from lm_eval_bayes.harness.models.openai.seed_check import PROMPTS
@@ -58,12 +57,6 @@ class Requests:
             return Act(delay_s=0.5 * self._rng.lognormvariate(0.0, 0.5))
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Start a Slurm of one node; return the environment of its commands."""
@@ -72,9 +65,9 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     ports = {"SLURMCTLD_PORT": str(free_port()), "SLURMD_PORT": str(free_port())}
     environment = {**os.environ, **ports, "PATH": path, "SLURM_CONF": str(folder / "slurm.conf")}
     script = str(REPOSITORY / "examples/slurm/one_node.sh")
-    subprocess.run(["bash", script, "start", str(folder)], env=environment, check=True, timeout=90)
+    subprocess.run(["bash", script, "start", str(folder)], env=environment, check=True, timeout=600)
     yield environment
-    subprocess.run(["bash", script, "stop", str(folder)], env=environment, check=True, timeout=90)
+    subprocess.run(["bash", script, "stop", str(folder)], env=environment, check=True, timeout=600)
 
 
 class Cluster:

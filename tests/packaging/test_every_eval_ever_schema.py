@@ -69,7 +69,7 @@ def judge(tmp_path_factory):
     create_environment(folder, interpreter("3.12", "3.13"))
     python = folder / "bin" / "python"
     command = [*installer(python), f"every-eval-ever=={SCHEMA}", "jsonschema"]
-    subprocess.run(command, timeout=600, check=True)
+    subprocess.run(command, timeout=1800, check=True)
 
     def look(data: Path):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
@@ -78,7 +78,7 @@ def judge(tmp_path_factory):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -113,7 +113,7 @@ def call(tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
             check=False,
         )
         assert done.returncode == 0, done.stderr

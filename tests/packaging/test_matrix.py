@@ -86,7 +86,7 @@ class Environment:
         return next((self.folder / "lib").glob("python3*/site-packages"))
 
     def call(
-        self, *command: str | Path, timeout: int = 120, ok: bool = True, **env: str
+        self, *command: str | Path, timeout: int = 1800, ok: bool = True, **env: str
     ) -> subprocess.CompletedProcess[str]:
         dropped = ("LM_EVAL_BAYES", "PYTHON", "VIRTUAL_ENV")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
@@ -109,7 +109,7 @@ class Environment:
         return result.stdout + result.stderr
 
     def install(self, *arguments: str | Path) -> None:
-        self.call(*installer(self.python), *arguments, timeout=600)
+        self.call(*installer(self.python), *arguments, timeout=1800)
 
     def uninstall(self) -> None:
         fast = uv()
@@ -158,7 +158,7 @@ def wheel(tmp_path_factory) -> Path:
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=REPOSITORY,
         capture_output=True,
-        timeout=600,
+        timeout=1800,
         check=True,
     )
     return next(folder.glob("*.whl"))
@@ -188,7 +188,7 @@ def cell(request, workshop) -> Environment:
     for later in CELLS[CELLS.index(request.param) + 1 :][:1]:
         with contextlib.suppress(pytest.skip.Exception):
             workshop(later)
-    return future.result(timeout=600)
+    return future.result(timeout=1800)
 
 
 def all_names() -> set[str]:
@@ -235,7 +235,7 @@ def test_editable(cell):
 @pytest.fixture(scope="module")
 def plain(workshop) -> Environment:
     """One environment for what need not be tried everywhere; without our package."""
-    environment = workshop(("0.4.13", "3.12")).result(timeout=600)
+    environment = workshop(("0.4.13", "3.12")).result(timeout=1800)
     environment.uninstall()
     return environment
 
@@ -262,7 +262,7 @@ def test_the_pip_of_python_3_11_installs_it_beside_the_extra_of_the_harness(whee
     """pip 23.2 fails where two requirements spell one extra differently."""
     environment = create(tmp_path / "venv", interpreter("3.11"), "pip==23.2.1", "lm-eval")
     pip = (environment.python, "-m", "pip", "--disable-pip-version-check")
-    environment.call(*pip, "install", "--dry-run", "lm_eval[math]", wheel, timeout=300)
+    environment.call(*pip, "install", "--dry-run", "lm_eval[math]", wheel, timeout=1800)
 
 
 def test_target_folder_and_no_start_up_file(plain, wheel, tmp_path):

@@ -56,7 +56,7 @@ def run(folder: Path, output: str, **environment: str) -> tuple[str, dict[str, o
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stderr

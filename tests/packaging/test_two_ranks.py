@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 
 import pytest
 from _support.paths import REPOSITORY
+from _support.ports import free_port
 
 from lm_eval_bayes.store.merge import merge
 
@@ -76,12 +76,6 @@ if ranks > 1:
 """
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("recorded", [False, True])
 def test_two_ranks_find_what_one_finds(recorded, site_folder, tmp_path):
@@ -106,7 +100,7 @@ def test_two_ranks_find_what_one_finds(recorded, site_folder, tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=1800,
             check=False,
         )
         assert result.returncode == 0, result.stdout + result.stderr

@@ -31,7 +31,7 @@ def start(*arguments):
 
 
 def finish(process):
-    printed, errors = process.communicate(timeout=600)
+    printed, errors = process.communicate(timeout=1800)
     assert process.returncode == 0, errors
     assert errors == ""
     return json.loads(printed)

@@ -29,7 +29,7 @@ def scene(*arguments):
         [sys.executable, "-m", SCRIPT, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1800,
         env={**os.environ, "PYTHONPATH": PATHS, "LOGLEVEL": "ERROR"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
