@@ -39,20 +39,14 @@ def cluster():
     ray = import_ray()
     from ray.cluster_utils import Cluster
 
-    for attempt in range(3):
-        cluster = Cluster()
-        try:
-            cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20, include_dashboard=False)
-            cluster.connect()
-            break
-        except Exception:
-            ray.shutdown()
-            cluster.shutdown()
-            if attempt == 2:
-                raise
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    cluster = Cluster()
+    try:
+        cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20, include_dashboard=False)
+        cluster.connect()
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
 
 
 @pytest.fixture
