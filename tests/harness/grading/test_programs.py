@@ -48,7 +48,7 @@ def test_a_process_that_a_program_leaves_behind_is_not_waited_for(tmp_path):
     def leave(response):
         left = os.fork()
         if left == 0:
-            time.sleep(60)
+            time.sleep(600)
             os._exit(0)
         (tmp_path / "pid").write_text(str(left))
         os._exit(3)

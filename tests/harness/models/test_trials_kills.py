@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -65,10 +66,11 @@ def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path):
     kills = 50
     report = scene("killed", tmp_path, kills, 1)
     assert len(report["codes"]) == kills
-    assert set(report["codes"]) <= {-9, 0}
+    assert set(report["codes"]) <= {-signal.SIGPROF, 0}
+    n_killed = report["codes"].count(-signal.SIGPROF)
     # Kills that cannot hit anything would prove nothing.
-    assert report["codes"].count(-9) >= kills * 0.5
-    assert sum(size > 0 for size in report["sizes"]) >= max(1, kills // 10)
+    assert n_killed >= kills * 0.7
+    assert sum(size > 0 for size in report["sizes"]) >= kills * 0.5
     assert report["ends"] == [0, 0]
     complete, last, again = (
         read(tmp_path / f"{name}.json") for name in ("whole", "killed", "again")
@@ -86,7 +88,7 @@ def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path):
     assert len(hashes) == QUESTIONS * N
     assert {trial_id: hashes.get(trial_id) for trial_id in logged} == logged
     # A kill between commit and acknowledgement leaves at most one trial untold.
-    assert len(hashes) - len(logged) <= report["codes"].count(-9)
+    assert len(hashes) - len(logged) <= n_killed
     assert graded(tmp_path / "killed.sqlite") == graded(tmp_path / "whole.sqlite")
     assert verify(tmp_path / "killed.sqlite").ok
 

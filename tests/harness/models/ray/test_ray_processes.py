@@ -41,7 +41,9 @@ def cluster():
 
     cluster = Cluster()
     try:
-        cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20, include_dashboard=False)
+        memory = {"object_store_memory": 100 * 2**20}
+        cluster.add_node(num_cpus=2, include_dashboard=False, wait=False, **memory)
+        cluster.wait_for_nodes(600)
         cluster.connect()
         yield cluster
     finally:
@@ -111,7 +113,7 @@ def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(
     for came, _ in enumerate(streamed.sample([400] * QUESTIONS), start=1):
         workers.append(len(worker_pids(lm)))
         if came == 5:
-            joined = cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+            joined = cluster.add_node(num_cpus=1, wait=False, object_store_memory=100 * 2**20)
         if workers[-1] == 3 and max(workers[:-1]) == 2:
             cluster.remove_node(joined)  # takes its worker with it
         if max(workers) == 3 and workers[-1] == 2:
