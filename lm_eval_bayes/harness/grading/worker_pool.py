@@ -32,7 +32,7 @@ _BOOT = (
     "sys.path[:] = boot['path']; runpy.run_path(boot['file'], run_name='__main__')"
 )
 #: Seconds a worker may take to import math-verify, or to reply, on a busy machine.
-WAIT_LIMIT = 60.0
+WAIT_LIMIT = 300.0
 #: Seconds during which a failed start is not tried again.
 START_PAUSE = 30.0
 #: How a worker ends that has used up the CPU time of its job; Windows has no such signal.
