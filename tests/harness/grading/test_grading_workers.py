@@ -129,9 +129,9 @@ def test_a_forked_child_gets_its_own_worker():
 
     child = fork.Process(target=in_the_child, daemon=True)
     child.start()
-    assert parent_end.poll(120)
+    assert parent_end.poll(600)
     inherited, correct, own = parent_end.recv()
-    child.join(120)
+    child.join(600)
     parent_end.close()
     child_end.close()
     assert child.exitcode == 0
