@@ -327,7 +327,7 @@ def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
 
     with hub(answer) as address:
         monkeypatch.setenv("HF_ENDPOINT", address)
-        code, result = lmeb("--timeout", "60")
+        code, result = lmeb("--timeout", "600")
     assert code == 0
     wanted = {f"/api/datasets/{o.name}/revision/{o.revision}" for o in questions.needed()}
     # the hub's own library asks for something else as well

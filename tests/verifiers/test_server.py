@@ -37,7 +37,7 @@ def pauses(monkeypatch):
     return listed
 
 
-def judge_of(server, path="", key=None, timeout_s=5.0, attempts=4, **settings):
+def judge_of(server, path="", key=None, timeout_s=300.0, attempts=4, **settings):
     judge = ServerJudge("judge", server.url(path), key, **settings)
     judge._client.timeout_s, judge._client.attempts = timeout_s, attempts
     return judge
