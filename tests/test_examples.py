@@ -59,7 +59,7 @@ SCRIPTS = [
 
 def run(*command, **kwargs):
     done = subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=900, **kwargs
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=1800, **kwargs
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -108,7 +108,7 @@ def started(tmp_path, *arguments, **environment):
         [sys.executable, "-c", SCRIPT, *arguments],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=1800,
         env=env,
         cwd=tmp_path,
         check=False,
