@@ -13,12 +13,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _support.paths import REPOSITORY
+from _support.waiting import wait_until
 
 REPO = REPOSITORY
 COMMAND = ("-m", "lm_eval_bayes.cli.main", "verify")
@@ -179,12 +179,13 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(
         *("--batch-size", "1", "--max-length", "600", "--out", str(out)),
     )
     child = start(*arguments)
-    deadline = time.monotonic() + 900
+
+    def judges():
+        assert child.poll() is None, "it ended before it could be stopped"
+        return out.exists() and out.read_bytes().count(b"\n") >= 4
+
     try:
-        while not out.exists() or out.read_bytes().count(b"\n") < 4:
-            assert child.poll() is None, "it ended before it could be stopped"
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(judges)
     finally:
         child.send_signal(how)
         _, told = child.communicate(timeout=600)

@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 from _support.paths import REPOSITORY
 from _support.ports import free_port
+from _support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -227,9 +228,7 @@ def test_killed_resumed_and_extended(
     with subprocess.Popen(
         command, cwd=tmp_path, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as run:
-        deadline = time.monotonic() + 1500
-        while stored(store) < 5 and run.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: stored(store) >= 5 or run.poll() is not None)
         run.kill()
     kept = stored(store)
     assert 5 <= kept < 4 * QUESTIONS

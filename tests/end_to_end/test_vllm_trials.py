@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from _support.paths import REPOSITORY, SUPPORT
-from _support.waiting import wait_until
+from _support.waiting import is_alive, wait_until_gone
 
 pytestmark = [
     pytest.mark.slow,
@@ -77,14 +77,6 @@ def start(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         child.stdout.close()
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 @pytest.fixture(scope="module")
 def measured(start: Start) -> dict[str, Any]:
     """Measure with one engine, which SIGTERM then stops while it samples."""
@@ -141,14 +133,14 @@ def test_what_is_recorded(measured: dict[str, Any]) -> None:
 def test_sigterm_takes_the_engine_down(measured: dict[str, Any]) -> None:
     assert measured["processes"]
     assert measured["code"] == -signal.SIGTERM
-    wait_until(lambda: not any(map(alive, measured["processes"])))
+    wait_until_gone(measured["processes"])
 
 
 def test_kill_9_takes_the_engine_down(start: Start) -> None:
     child, said = start()
     pids = said["SAMPLING"]
     assert pids
-    assert all(map(alive, pids))
+    assert all(map(is_alive, pids))
     child.kill()
     child.wait()
-    wait_until(lambda: not any(map(alive, pids)))
+    wait_until_gone(pids)

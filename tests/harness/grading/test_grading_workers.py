@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from _support.paths import REPOSITORY
-from _support.waiting import wait_until
+from _support.waiting import is_alive, wait_until_gone
 
 from lm_eval_bayes.harness.grading import worker_pool
 from lm_eval_bayes.harness.grading.equivalence import __file__ as worker_file
@@ -37,19 +37,6 @@ linux_only = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
 
 def pids_of(pool: WorkerPool) -> list[int]:
     return [worker.process.pid for worker in pool._workers if worker.process.poll() is None]
-
-
-def state(pid: int) -> str:
-    """The state letter of a process; "gone" for one that has ended."""
-    try:
-        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "gone"
-    return "gone" if letter in "ZX" else letter
-
-
-def wait_until_gone(pids):
-    wait_until(lambda: all(state(pid) == "gone" for pid in pids))
 
 
 def fresh(index: int) -> tuple[str, str]:
@@ -80,7 +67,7 @@ def test_a_time_out_kills_the_process_and_is_remembered(monkeypatch):
     (pid,) = pids_of(pool)
     with pytest.raises(WorkerError):
         pool.run(job, 0.5)
-    assert state(pid) == "gone"
+    assert not is_alive(pid)
     pool.close()
     with monkeypatch.context() as quick:
         quick.setattr("lm_eval_bayes.harness.grading.grade.TIMEOUT", 0.5)

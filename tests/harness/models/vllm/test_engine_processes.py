@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from _support.paths import REPOSITORY
-from _support.waiting import wait_until
+from _support.waiting import is_alive, wait_until_gone
 
 from lm_eval_bayes.harness.models.vllm import processes as engine_processes
 from lm_eval_bayes.harness.plugin import patches
@@ -38,14 +38,6 @@ def started():
         child.kill()
         child.wait()
         child.stdout.close()
-
-
-def alive(pid):
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat.rpartition(b")")[2].split()[0] != b"Z"
 
 
 # A parent whose child, spawned afresh, asks to die with it.
@@ -81,9 +73,9 @@ def test_a_child_dies_with_its_parent(tmp_path, started):
     )
     run = started(code, str(tmp_path / "parent.py"), str(tmp_path))
     child = int(run.first_line)
-    assert alive(child)
+    assert is_alive(child)
     run.kill()
-    wait_until(lambda: not alive(child))
+    wait_until_gone([child])
 
 
 @pytest.fixture
