@@ -38,7 +38,6 @@ class GenericSampling(SamplingMixin):
     """
 
     seeded = False
-    streams = True
     cannot_record: tuple[str, ...] = (
         *("seed", "tokens", "finish_reason", "completion_bpt", "prompt_bpt"),
     )

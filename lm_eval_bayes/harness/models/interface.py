@@ -161,8 +161,6 @@ class SamplingMixin:
         Whether the backend's class takes the argument `seed` too.
     default_seed : int
         The seed of a run that gives none; 1234 is that of the harness's own models.
-    streams : bool
-        Whether `sample` takes a :class:`RequestStream`; other backends get lists.
     samples_elsewhere : bool
         Whether other processes sample, so that this one never loads weights.
     """
@@ -172,7 +170,6 @@ class SamplingMixin:
     seeded = True
     takes_seed = False
     default_seed = 1234
-    streams: bool = False
     samples_elsewhere = False
 
     if TYPE_CHECKING:

@@ -38,6 +38,7 @@ class ToySampling(SamplingMixin):
     """Draws a number from the trial's seed, as a model draws its tokens from it."""
 
     def sample(self, orders, measure):
+        orders = list(orders)
         self.asked = [(order.trial, order.prompt) for order in orders]
         measured = set()
         for i, order in enumerate(orders):
@@ -172,7 +173,7 @@ def test_trials_of_other_seeds_are_kept_and_said(store, caplog):
     closed(closed_after)
     with caplog.at_level("WARNING"):
         texts = ask(Toy(store=store, seed=1), ["a"], 2)
-    assert "of 2 stored trials 2 were drawn with other seeds" in caplog.text
+    assert "stored trials were drawn with other seeds" in caplog.text
     assert signals_of(texts[0])["seed"] != 1
 
 

@@ -22,7 +22,7 @@ import lm_eval_bayes as lb
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
-from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uniforms
+from lm_eval_bayes.harness.models.biased_coin.probabilities import uniforms
 from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wrong_answers
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -107,7 +107,7 @@ def test_a_question_that_stands_twice_gets_its_own_draws() -> None:
 
 def test_beta_law_draws_from_the_beta_distribution() -> None:
     law = BiasedCoinLM(beta="0.2:2").probabilities
-    drawn = [law.of(Question("quiz", i, f"question {i}")) for i in range(2000)]
+    drawn = [law.of("quiz", i, f"question {i}") for i in range(2000)]
     assert stats.kstest(drawn, stats.beta(0.2, 2).cdf).pvalue > 0.001
     assert all(0.0 <= p <= 1.0 for p in drawn)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,15 @@ from typing import Any
 import pytest
 from _support.errors import refused
 from lm_eval.api.instance import Instance
-from lm_eval.utils import hash_string
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 
 
-def request(doc_id: int, task: str = "quiz") -> Instance:
+def request(doc_id: int) -> Instance:
     arguments = (f"question {doc_id}", {"until": []})
-    return new_instance({"answer": "12"}, arguments, task=task, doc_id=doc_id)
+    return new_instance({"answer": "12"}, arguments, task="quiz", doc_id=doc_id)
 
 
 def written(path: Path, *rows: dict[str, Any]) -> Path:
@@ -37,24 +35,6 @@ def test_probabilities_by_position(tmp_path: Path) -> None:
     assert info["law"] == {"kind": "file", "file": str(path), "rows": 3}
 
 
-def test_prompt_hashes_are_the_harness_s_and_come_before_positions(tmp_path: Path) -> None:
-    digest = hash_string("question 1")
-    assert digest == hashlib.sha256(b"question 1").hexdigest()
-    path = written(
-        tmp_path / "p.jsonl",
-        {"id": 0, "p": 0.5},
-        {"id": 1, "p": 0.9},
-        {"task": "other", "id": 0, "p": 0.75},
-        {"id": digest, "p": 0.25},
-    )
-    lm = BiasedCoinLM(file=str(path))
-    lm.generate_until([request(0), request(1), request(0, task="other")])
-    assert lm.get_model_info()["biased_coin"]["true_p"] == {
-        "quiz": {"0": 0.5, "1": 0.25},
-        "other": {"0": 0.75},
-    }
-
-
 def test_a_question_that_is_not_in_the_file_is_refused_before_sampling(tmp_path: Path) -> None:
     path = written(tmp_path / "p.jsonl", {"id": 0, "p": 0.5})
     with refused("file", "missing", 1, error=ModelConfigError):
@@ -69,7 +49,7 @@ def test_a_question_that_is_not_in_the_file_is_refused_before_sampling(tmp_path:
         ('{"id": 0, "p": 0.5}\n{"id": 1\n', 2, ("file", "format", '{"id": 1')),
         ("[" * 100_000 + "\n", 1, ("file", "format")),
         ('{"id": -1, "p": 0.5}\n', 1, ("id", "format", -1)),
-        ('{"id": 0, "p": 1, "task": 3}\n', 1, ("task", "type", 3)),
+        ('{"id": "0", "p": 1}\n', 1, ("id", "format", "0")),
         ('{"id": 0, "p": 0.5}\n{"id": 0, "p": 0.6}', 2, ("id", "duplicate", 0)),
         ('{"id": 0, "p": 0.5, "q": 7}', 1, ("file", "format")),
     ],
