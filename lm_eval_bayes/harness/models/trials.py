@@ -80,7 +80,7 @@ class RecordingMixin(SamplingMixin):
     Parameters
     ----------
     store : str or None
-        The file of the trial store; None stores nothing.
+        The file of the trial store; None keeps the trials in memory, for this run alone.
     trials : str or None
         ``a:b`` for the trials a, …, b - 1 only, as one job of an array.
     seed : int or None
@@ -107,11 +107,8 @@ class RecordingMixin(SamplingMixin):
         self._range = trial_range(trials)
         self.first_trial = self._range.start if self._range else 0
         if seed_scheme not in SEED_SCHEMES:
-            sentence = (
-                f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
-                "questions of a trial one seed)"
-            )
-            raise ModelConfigError(sentence, "choice", "seed_scheme", seed_scheme)
+            rule = "be hash, or plain, which gives all questions of a trial one seed"
+            raise ModelConfigError.of("seed_scheme", "choice", rule, seed_scheme)
         seed = self.default_seed if seed is None else seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
             raise ModelConfigError.of("seed", "range", "be a whole number of 32 bits", seed)
@@ -326,6 +323,13 @@ class RecordingMixin(SamplingMixin):
         return {**info, "trials": recorded}
 
 
+#: What `--model trials` cannot do without, each with an example.
+_REQUIRED = {
+    "backend": "backend=vllm,store=trials.sqlite,pretrained=...",
+    "store": "store=trials.sqlite (to measure without storing, use --model vllm-signals or "
+    "--model hf-signals)",
+}
+
 #: Arguments of executor=ray.
 _OF_RAY = ("workers", "gpus_per_worker")
 
@@ -419,35 +423,22 @@ class TrialsLM(LM):
         """
         arguments = dict(arg_dict)
         _check_no_settings(arguments)
-        if cls.fixed_backend is None:
-            if "backend" not in arguments:
+        for name, example in _REQUIRED.items():
+            if cls.fixed_backend is None and arguments.get(name) is None:
+                sentence = f"--model trials needs a {name}: --model_args {example}"
+                raise ModelConfigError(sentence, "missing", name)
+            if cls.fixed_backend is not None and name in arguments:
                 sentence = (
-                    "--model trials needs a backend: --model_args "
-                    "backend=vllm,store=trials.sqlite,pretrained=..."
+                    f"--model {cls.fixed_backend}-signals takes no `{name}`; "
+                    f"use --model trials with backend={cls.fixed_backend}"
                 )
-                raise ModelConfigError(sentence, "missing", "backend")
-            if arguments.get("store") is None:
-                sentence = (
-                    "--model trials needs a store: --model_args store=trials.sqlite (to measure "
-                    "without storing, use --model vllm-signals or --model hf-signals)"
-                )
-                raise ModelConfigError(sentence, "missing", "store")
-            backend = arguments.pop("backend")
-        else:
-            for name in ("backend", "store"):
-                if name in arguments:
-                    sentence = (
-                        f"--model {cls.fixed_backend}-signals takes no `{name}`; "
-                        f"use --model trials with backend={cls.fixed_backend}"
-                    )
-                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
-            backend = cls.fixed_backend
+                raise ModelConfigError(sentence, "conflict", name, arguments[name])
+        backend = cls.fixed_backend or arguments.pop("backend")
         executor = arguments.pop("executor", None)
-        if executor is None:
-            for name in _OF_RAY:
-                if name in arguments:
-                    sentence = f"`{name}` is an argument of executor=ray, which is not given"
-                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
+        for name in _OF_RAY:
+            if executor is None and name in arguments:
+                sentence = f"`{name}` is an argument of executor=ray, which is not given"
+                raise ModelConfigError(sentence, "conflict", name, arguments[name])
         kind = recording_class(backend, executor)
         # --model_args takes precedence over --device and --batch_size.
         extra = {

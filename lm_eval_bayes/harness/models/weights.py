@@ -201,16 +201,12 @@ def _listed_files(repository: str, commit: str, subfolder: str) -> dict[str, tup
 
 def _snapshot(repository: str, revision: str) -> Path | None:
     """Return the folder of a revision in the cache of the hub, None if there is none."""
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub import snapshot_download
 
-    for name in _PROBES:
-        try:
-            path = try_to_load_from_cache(repository, name, revision=revision)
-        except Exception:  # not a valid name for the hub
-            return None
-        if isinstance(path, str):
-            return Path(path).parent
-    return None
+    try:
+        return Path(snapshot_download(repository, revision=revision, local_files_only=True))
+    except Exception:  # not there, or not a valid name for the hub
+        return None
 
 
 def _locate(
@@ -333,10 +329,6 @@ def _state(path: Path) -> list[int]:
     """Return the properties of a file that change when it is replaced or rewritten."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
-
-
-#: Small files, one of which every model has.
-_PROBES = ("config.json", "params.json", "tokenizer_config.json", "adapter_config.json")
 
 
 def hub_commit(name: str, revision: str | None = None) -> str | None:
