@@ -32,9 +32,7 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.biased_coin.probabilities import (
-    beta_probabilities,
-    file_probabilities,
-    fixed_probability,
+    PROBABILITIES,
     probability_of,
     uniforms,
 )
@@ -161,12 +159,7 @@ class BiasedCoinLM(LM):
                 f"(file=p.jsonl); got {' and '.join(named) or 'none of them'}"
             )
             raise ModelConfigError(sentence, "conflict", "p, beta, file", tuple(named))
-        if p is not None:
-            self.probabilities = fixed_probability(p)
-        elif beta is not None:
-            self.probabilities = beta_probabilities(beta, seed)
-        else:
-            self.probabilities = file_probabilities(file)
+        self.probabilities = PROBABILITIES[named[0]](given[named[0]], seed)
         self.seed, self.answer_field, self.seconds = seed, answer_field, mean_s
         self.boxed = probability_of(boxed, "boxed")
         self._questions: dict[tuple[str, int, str], Question] = {}

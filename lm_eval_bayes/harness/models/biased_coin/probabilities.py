@@ -50,7 +50,7 @@ class SuccessProbabilities:
     of: Callable[[str, int, str], float]
 
 
-def fixed_probability(value: object) -> SuccessProbabilities:
+def fixed_probability(value: object, seed: int) -> SuccessProbabilities:
     """Return the same probability for every question."""
     p = probability_of(value, "p")
     return SuccessProbabilities({"kind": "p", "p": p}, lambda task, doc_id, prompt: p)
@@ -82,7 +82,7 @@ def beta_probabilities(value: object, seed: int) -> SuccessProbabilities:
     return SuccessProbabilities({"kind": "beta", "a": a, "b": b}, drawn)
 
 
-def file_probabilities(value: object) -> SuccessProbabilities:
+def file_probabilities(value: object, seed: int) -> SuccessProbabilities:
     """Read success probabilities from a file of JSON lines, ``{"id": 0, "p": 0.25}``.
 
     An ``id`` is the question's position in the task's split, counted from 0 (``doc_id`` in the
@@ -142,3 +142,11 @@ def probability_of(value: object, name: str, where: str = "") -> float:
         sentence = f"{where}`{name}` must be a number in [0, 1]; got {value!r}"
         raise ModelConfigError(sentence, "range", name, value)
     return number
+
+
+#: What reads each of the model's arguments that give probabilities, from it and the seed.
+PROBABILITIES: dict[str, Callable[[Any, int], SuccessProbabilities]] = {
+    "p": fixed_probability,
+    "beta": beta_probabilities,
+    "file": file_probabilities,
+}

@@ -103,17 +103,6 @@ def wrong_answers(gold: str, turn: int = 0) -> tuple[str, ...]:
     return tuple((candidates[turn:] + candidates[:turn])[: len(SHARES)])
 
 
-def pick(answers: tuple[str, ...], u: float) -> str:
-    """Pick one of four answers by its share, from a number u in [0, 1).
-
-    Examples
-    --------
-    >>> pick(("a", "b", "c", "d"), 0.5), pick(("a", "b", "c", "d"), 0.99)
-    ('a', 'd')
-    """
-    return answers[bisect(_BOUNDS, u)]
-
-
 def response_text(
     uniforms: tuple[float, float, float, float],
     gold: str,
@@ -137,7 +126,7 @@ def response_text(
         The probability that the answer is in ``\boxed{}``.
     """
     coin, mistake, box, words = uniforms
-    answer = gold if coin < p else pick(mistakes, mistake)
+    answer = gold if coin < p else mistakes[bisect(_BOUNDS, mistake)]
     which = int(words * len(_OPENINGS) * len(_SENTENCES))
     opening, step = _OPENINGS[which % len(_OPENINGS)], _SENTENCES[which // len(_OPENINGS)]
     if box < boxed:
