@@ -32,8 +32,9 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.biased_coin.probabilities import (
-    PROBABILITIES,
+    law_of,
     probability_of,
+    success_probability,
     uniforms,
 )
 from lm_eval_bayes.harness.models.biased_coin.responses import response_text, wrong_answers
@@ -79,9 +80,7 @@ class BiasedCoinLM(LM):
     beta : str, optional
         ``a:b`` with a, b > 0: every question draws its own from Beta(a, b). The draw
         depends on seed, task and prompt alone, not on request, ``--limit`` or rank.
-    file : str, optional
-        A .jsonl file of probabilities, see `file_probabilities` of :mod:`.probabilities`.
-        Exactly one of p, beta and file must be given.
+        Exactly one of p and beta must be given.
     seed : int, default 1
         Seeds everything. Trial i of a question draws from a digest of seed, task,
         prompt and i. The key of a stored trial has no task, as that of a language model: another
@@ -129,7 +128,6 @@ class BiasedCoinLM(LM):
         self,
         p: float | None = None,
         beta: str | None = None,
-        file: str | None = None,
         seed: int = DEFAULT_SEED,
         boxed: float = 1.0,
         answer_field: str = "answer",
@@ -140,7 +138,7 @@ class BiasedCoinLM(LM):
         for name in sorted(set(others) - _IGNORED):
             sentence = (
                 f"biased_coin has no argument `{name}`; "
-                "its arguments are p, beta, file, seed, boxed, answer_field and seconds"
+                "its arguments are p, beta, seed, boxed, answer_field and seconds"
             )
             raise ModelConfigError(sentence, "unknown-key", name, others[name])
         if isinstance(seed, bool) or not isinstance(seed, int):
@@ -151,15 +149,7 @@ class BiasedCoinLM(LM):
         mean_s = as_real(seconds)
         if mean_s is None or not 0.0 <= mean_s < math.inf:
             raise ModelConfigError.of("seconds", "range", "be a number of at least 0", seconds)
-        given = {"p": p, "beta": beta, "file": file}
-        named = [name for name, value in given.items() if value is not None]
-        if len(named) != 1:
-            sentence = (
-                "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
-                f"(file=p.jsonl); got {' and '.join(named) or 'none of them'}"
-            )
-            raise ModelConfigError(sentence, "conflict", "p, beta, file", tuple(named))
-        self.probabilities = PROBABILITIES[named[0]](given[named[0]], seed)
+        self.law = law_of(p, beta)
         self.seed, self.answer_field, self.seconds = seed, answer_field, mean_s
         self.boxed = probability_of(boxed, "boxed")
         self._questions: dict[tuple[str, int, str], Question] = {}
@@ -179,7 +169,7 @@ class BiasedCoinLM(LM):
         Raises
         ------
         ModelConfigError
-            If a question has no final answer or no probability. Raised before the first response.
+            If a question has no final answer. Raised before the first response.
         """
         self.record_truth(requests)
         # Trials are counted by prompt, so that a question which occurs twice in a
@@ -197,12 +187,13 @@ class BiasedCoinLM(LM):
         Raises
         ------
         ModelConfigError
-            If it has no final answer or no probability.
+            If it has no final answer.
         """
-        key = str(request.task_name), request.doc_id, str(request.args[0])
+        key = task, _, prompt = str(request.task_name), request.doc_id, str(request.args[0])
         if key not in self._questions:
-            gold, p = self._gold(request), self.probabilities.of(*key)
-            turn = int(uniforms("mistakes", self.seed, key[0], key[2])[0] * 8)
+            gold = self._gold(request)
+            turn = int(uniforms("mistakes", self.seed, task, prompt)[0] * 8)
+            p = success_probability(self.law, self.seed, task, prompt)
             self._questions[key] = Question(*key, gold, wrong_answers(gold, turn), p)
         return self._questions[key]
 
@@ -266,7 +257,7 @@ class BiasedCoinLM(LM):
         Raises
         ------
         ModelConfigError
-            If a question has no final answer or no probability.
+            If a question has no final answer.
         """
         self._questions = {}
         first: dict[str, tuple[Question, Any]] = {}
@@ -335,7 +326,7 @@ class BiasedCoinLM(LM):
             "biased_coin": {
                 "seed": self.seed,
                 "boxed": self.boxed,
-                "law": self.probabilities.parameters,
+                "law": self.law,
                 "true_score": self._true_scores(),
                 "questions": {task: len(p) for task, p in self._true_p.items()},
                 "true_p": {task: dict(p) for task, p in self._true_p.items()},
@@ -394,7 +385,7 @@ class CoinSampling(SamplingMixin):
         """Return the settings that the responses depend on."""
         return {
             "backend": "biased_coin",
-            "law": self.probabilities.parameters,
+            "law": self.law,
             "seed": self.seed,
             "boxed": self.boxed,
             "answer_field": self.answer_field,

@@ -51,14 +51,13 @@ def answers(responses: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "broken"),
     [
-        ({}, ("p, beta, file", "conflict")),
-        ({"p": 0.5, "beta": "1:1"}, ("p, beta, file", "conflict")),
+        ({}, ("p, beta", "conflict")),
+        ({"p": 0.5, "beta": "1:1"}, ("p, beta", "conflict")),
         ({"p": float("nan")}, ("p", "range")),
         ({"p": True}, ("p", "range", True)),
         ({"beta": "0:1"}, ("beta", "format", "0:1")),
         ({"beta": "1:inf"}, ("beta", "format", "1:inf")),
-        ({"file": "no_such_file.jsonl"}, ("file", "path", "no_such_file.jsonl")),
-        ({"file": "p.parquet"}, ("file", "format", "p.parquet")),
+        ({"beta": 123}, ("beta", "format", 123)),
         ({"p": 0.5, "seed": 1.5}, ("seed", "type", 1.5)),
         ({"p": 0.5, "boxed": 2}, ("boxed", "range", 2)),
         ({"p": 0.5, "answer_field": 7}, ("answer_field", "type", 7)),
@@ -106,8 +105,8 @@ def test_a_question_that_stands_twice_gets_its_own_draws() -> None:
 
 
 def test_beta_law_draws_from_the_beta_distribution() -> None:
-    law = BiasedCoinLM(beta="0.2:2").probabilities
-    drawn = [law.of("quiz", i, f"question {i}") for i in range(2000)]
+    lm = BiasedCoinLM(beta="0.2:2")
+    drawn = [lm.question_of(request(i)).p for i in range(2000)]
     assert stats.kstest(drawn, stats.beta(0.2, 2).cdf).pvalue > 0.001
     assert all(0.0 <= p <= 1.0 for p in drawn)
 
