@@ -270,12 +270,8 @@ def check_harness(backend: str, *needed: tuple[object, Sequence[str]]) -> None:
 
 def installed_versions(*distributions: str) -> dict[str, str]:
     """Return the versions of those distributions that are installed."""
-    versions = {}
-    for name in distributions:
-        version = version_of(name)
-        if version is not None:
-            versions[name] = version
-    return versions
+    versions = {name: version_of(name) for name in distributions}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def bits_per_token(logprobs: Sequence[object], tokens: int | None = None) -> float | None:

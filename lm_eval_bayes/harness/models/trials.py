@@ -422,7 +422,13 @@ class TrialsLM(LM):
             or if an argument is a setting of tasks.
         """
         arguments = dict(arg_dict)
-        _check_no_settings(arguments)
+        for name in arguments:
+            if name.startswith("bayes_"):  # it would end in the backend's arguments
+                sentence = (
+                    f"`{name}` is a setting of the tasks, not of the model: give it as "
+                    f"--metadata {name}={arguments[name]}"
+                )
+                raise ModelConfigError(sentence, "conflict", name, arguments[name])
         for name, example in _REQUIRED.items():
             if cls.fixed_backend is None and arguments.get(name) is None:
                 sentence = f"--model trials needs a {name}: --model_args {example}"
@@ -445,17 +451,6 @@ class TrialsLM(LM):
             key: value for key, value in (additional_config or {}).items() if value is not None
         }
         return kind.create_from_arg_obj(extra | arguments)
-
-
-def _check_no_settings(arguments: Mapping[str, Any]) -> None:
-    """Raise an error for a setting of tasks, which would end in one of the backend's."""
-    for name, value in arguments.items():
-        if name.startswith("bayes_"):
-            sentence = (
-                f"`{name}` is a setting of the tasks, not of the model: give it as "
-                f"--metadata {name}={value}"
-            )
-            raise ModelConfigError(sentence, "conflict", name, value)
 
 
 class VLLMSignalsLM(TrialsLM):
