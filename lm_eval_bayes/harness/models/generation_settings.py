@@ -89,17 +89,20 @@ def checked_generation_kwargs(
                 "(if one token is left to choose from, all N answers to a question are one answer)"
             )
             raise TaskConfigError(sentence, "range", key, value)
-    if checked.get("seed") is not None:
-        sentence = (
-            f"{ask}: `seed` must be left out of the generation settings; got {checked['seed']!r} "
-            "(one seed for all trials of a question gives one answer N times; "
-            "API backends get a seed for each trial, derived from the model argument `seed`)"
-        )
-        raise TaskConfigError(sentence, "conflict", "seed", checked["seed"])
-    checked.pop("seed", None)
     # vLLM ignores a model's generation_config.json and `hf` applies it, so it is explicit.
-    checked.setdefault("top_p", 1.0)
-    return checked
+    return {"top_p": 1.0, **_without_seed(checked, task)}
+
+
+def _without_seed(kwargs: Mapping[str, Any], task: object) -> dict[str, Any]:
+    """Return generation settings without a `seed` of None; refuse another one."""
+    if kwargs.get("seed") is not None:
+        sentence = (
+            f"task {task}: `seed` must be left out of the generation settings, or all trials of a "
+            f"question would be one; got {kwargs['seed']!r} (pass --model_args seed=... for other "
+            "seeds of all trials)"
+        )
+        raise TaskConfigError(sentence, "conflict", "seed", kwargs["seed"])
+    return {name: value for name, value in kwargs.items() if name != "seed"}
 
 
 #: The value of each token filter at which it has no effect.
@@ -129,7 +132,7 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
 
     Raises
     ------
-    ModelConfigError
+    ModelConfigError, TaskConfigError
         If both `do_sample` and `temperature` are missing, or there is a `seed`.
 
     Examples
@@ -138,7 +141,7 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
     {'temperature': 0.6, 'do_sample': True, 'top_p': 1.0, 'top_k': 0, 'min_p': 0.0, \
 'until': [], 'max_gen_toks': 9}
     """
-    explicit = dict(kwargs)
+    explicit = _without_seed(kwargs, task)
     sample, temperature = explicit.get("do_sample"), explicit.get("temperature")
     if sample is None and temperature is None:
         sentence = (
@@ -146,13 +149,6 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
             "backends differ in what that means; add one to generation_kwargs or --gen_kwargs"
         )
         raise ModelConfigError(sentence, "missing", "temperature")
-    if explicit.get("seed") is not None:
-        sentence = (
-            f"task {task}: `seed` must not be a generation setting, or all trials would be one; "
-            f"got {explicit['seed']!r} (pass --model_args seed=... for other seeds of all trials)"
-        )
-        raise ModelConfigError(sentence, "conflict", "seed", explicit["seed"])
-    explicit.pop("seed", None)
     if temperature is None:
         temperature = 1.0 if sample else 0.0
     if sample is False or float(temperature) == 0.0:
