@@ -190,7 +190,7 @@ SENTENCES = [
         "`p` must be a number in [0, 1]; got 1.2",
     ),
     (
-        lambda: _models("trial_range").TrialRange.parse("16:8"),
+        lambda: _models("trials").trial_range("16:8"),
         "format",
         "`trials` must be a:b with whole numbers a < b, such as trials=8:16; got '16:8'",
     ),

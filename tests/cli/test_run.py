@@ -106,10 +106,11 @@ def test_results_are_written_after_a_signal_while_sampling(lmeb, monkeypatch, tm
     sample = CoinSampling.sample
 
     def interrupted(self, requests, measure):
-        calls.append(requests)
-        if len(calls) > 1:
-            signal.raise_signal(signum)
-        return sample(self, requests, measure)
+        for pair in sample(self, requests, measure):
+            calls.append(pair)
+            if len(calls) == 45:
+                signal.raise_signal(signum)
+            yield pair
 
     before = signal.signal(signum, signal.SIG_DFL)
     monkeypatch.setattr(CoinSampling, "sample", interrupted)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.adaptive.prefix_grades import PrefixGrades
 from lm_eval_bayes.harness.evaluation import current_evaluation
-from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
+from lm_eval_bayes.harness.models.stored_texts import responses_in_turn
 from lm_eval_bayes.runs.log_fields import protocol_label
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import allocate_trials
@@ -49,7 +49,6 @@ class Sampling:
         self._instances = list({id(request): request for request in requests}.values())
         self._trials = model.streamed_trials(self._instances)
         self._grades = PrefixGrades(evaluation.named_tasks, self._instances, self._trials)
-        self._streams = model.streams
         self._planned = run.goal.rounds
         self._counts = [0] * len(self._instances)  # after the last look
         self._graded: dict[str, TaskRun] = {}
@@ -85,7 +84,7 @@ class Sampling:
             task.count_trials(base, extra)
         by_question = zip(self._instances, self._trials.responses(self._counts), strict=True)
         by_id = {id(instance): responses for instance, responses in by_question}
-        return ResponsesInTurn(self._clones, by_id, further="")
+        return responses_in_turn(self._clones, by_id, further="")
 
     # -- looks -------------------------------------------------------------------------------
 
@@ -144,14 +143,13 @@ class Sampling:
         """Return the trials of each question at the next looks, to which trials may be started.
 
         Where the next trials depend on the last look, that is one look: where they are allocated
-        to questions, where a budget of tokens allows a first round whatever it costs, and where the
-        backend takes no stream.
+        to questions, and where a budget of tokens allows a first round whatever it costs.
         """
         done, goal = len(self._run.done), self._run.goal
         further = self._planned[done:]
         if goal.allocate and done:
             return [self._allocated(further[0])]
-        if goal.allocate or not self._streams:
+        if goal.allocate:
             further = further[:1]
         elif goal.budget is not None and goal.budget.unit == "tokens":
             further = [further[0], *(n for n in further[1:] if self._affordable(n))]

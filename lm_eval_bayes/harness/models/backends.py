@@ -11,6 +11,7 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.interface import SamplingMixin
 from lm_eval_bayes.harness.models.openai.request import BACKENDS
+from lm_eval_bayes.runs.model_arguments import backend_and_arguments
 
 _PACKAGE = "lm_eval_bayes.harness.models"
 
@@ -22,9 +23,6 @@ SAMPLING = {
     "sglang": (f"{_PACKAGE}.generic", "SGLangSampling"),
     **dict.fromkeys(BACKENDS.values(), (f"{_PACKAGE}.openai.sampling", "OpenAISampling")),
 }
-
-#: The harness's other names of these backends.
-_ALIASES = {"hf-auto": "hf", "huggingface": "hf"}
 
 #: The registered names of this package's recording models.
 _RECORDING = ("trials", "vllm-signals", "hf-signals")
@@ -43,18 +41,16 @@ def stock_class(backend: object) -> type[LM]:
     ModelConfigError
         If the harness has no such backend.
     """
-    if not isinstance(backend, str) or not backend or backend in _RECORDING:
-        sentence = (
-            "`backend` must be a model of the harness, such as backend=vllm, backend=hf or "
-            f"backend=local-completions; got {backend!r}"
-        )
-        raise ModelConfigError(sentence, "choice", "backend", backend)
     try:
-        stock: type[LM] = BiasedCoinLM if backend == "biased_coin" else get_model(backend)
+        if not isinstance(backend, str) or backend in _RECORDING:
+            raise ValueError("it is none")
+        return BiasedCoinLM if backend == "biased_coin" else get_model(backend)
     except (ValueError, KeyError) as error:
-        sentence = f"`backend` must be a model of the harness; got {backend!r} ({error})"
+        sentence = (
+            "`backend` must be a model of the harness, such as vllm, hf or local-completions; "
+            f"got {backend!r} ({error})"
+        )
         raise ModelConfigError(sentence, "choice", "backend", backend) from error
-    return stock
 
 
 def canonical_name(backend: str) -> str:
@@ -65,7 +61,7 @@ def canonical_name(backend: str) -> str:
     >>> canonical_name("huggingface"), canonical_name("vllm")
     ('hf', 'vllm')
     """
-    return _ALIASES.get(backend, backend)
+    return backend_and_arguments(backend, {})[0]
 
 
 def sampling_mixin(backend: str) -> type[SamplingMixin]:

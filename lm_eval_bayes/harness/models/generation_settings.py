@@ -6,12 +6,8 @@ window, so the length of completions is lowered before.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
@@ -22,7 +18,9 @@ log = get_logger(__name__)
 #: Names of the maximal length of a completion, in the harness's order of precedence.
 LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
-_TOKEN_FILTERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+#: What leaves more than one token to choose from.
+_RULES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+    ("temperature", lambda v: 0 < v < math.inf, "be a finite number above 0"),
     ("top_p", lambda v: 0 < v <= 1, "be in (0, 1]"),
     ("top_k", lambda v: v != 1, "leave more than one token"),
     ("min_p", lambda v: 0 <= v < 1, "be in [0, 1)"),
@@ -81,35 +79,30 @@ def checked_generation_kwargs(
             "(set `--gen_kwargs do_sample=True,temperature=0.6`, or bayes_n to 1)"
         )
         raise TaskConfigError(sentence, "conflict", "do_sample", checked.get("do_sample"))
-    temperature = checked.get("temperature")
-    if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
-        sentence = f"{ask}: `temperature` must be a number above 0; got {temperature!r}"
-        raise TaskConfigError(sentence, "range", "temperature", temperature)
-    if not 0 < temperature < math.inf:
-        sentence = (
-            f"{ask}: `temperature` must be above 0 and finite; got {temperature!r} "
-            "(at 0 all N answers to a question are one answer)"
-        )
-        raise TaskConfigError(sentence, "range", "temperature", temperature)
-    for key, allowed, rule in _TOKEN_FILTERS:
+    for key, allowed, rule in _RULES:
         value = checked.get(key)
-        if value is not None and not (isinstance(value, (int, float)) and allowed(value)):
+        if value is None and key != "temperature":
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not allowed(value):
             sentence = (
                 f"{ask}: `{key}` must {rule}; got {value!r} "
                 "(if one token is left to choose from, all N answers to a question are one answer)"
             )
             raise TaskConfigError(sentence, "range", key, value)
-    if checked.get("seed") is not None:
-        sentence = (
-            f"{ask}: `seed` must be left out of the generation settings; got {checked['seed']!r} "
-            "(one seed for all trials of a question gives one answer N times; "
-            "API backends get a seed for each trial, derived from the model argument `seed`)"
-        )
-        raise TaskConfigError(sentence, "conflict", "seed", checked["seed"])
-    checked.pop("seed", None)
     # vLLM ignores a model's generation_config.json and `hf` applies it, so it is explicit.
-    checked.setdefault("top_p", 1.0)
-    return checked
+    return {"top_p": 1.0, **_without_seed(checked, task)}
+
+
+def _without_seed(kwargs: Mapping[str, Any], task: object) -> dict[str, Any]:
+    """Return generation settings without a `seed` of None; refuse another one."""
+    if kwargs.get("seed") is not None:
+        sentence = (
+            f"task {task}: `seed` must be left out of the generation settings, or all trials of a "
+            f"question would be one; got {kwargs['seed']!r} (pass --model_args seed=... for other "
+            "seeds of all trials)"
+        )
+        raise TaskConfigError(sentence, "conflict", "seed", kwargs["seed"])
+    return {name: value for name, value in kwargs.items() if name != "seed"}
 
 
 #: The value of each token filter at which it has no effect.
@@ -139,7 +132,7 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
 
     Raises
     ------
-    ModelConfigError
+    ModelConfigError, TaskConfigError
         If both `do_sample` and `temperature` are missing, or there is a `seed`.
 
     Examples
@@ -148,7 +141,7 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
     {'temperature': 0.6, 'do_sample': True, 'top_p': 1.0, 'top_k': 0, 'min_p': 0.0, \
 'until': [], 'max_gen_toks': 9}
     """
-    explicit = dict(kwargs)
+    explicit = _without_seed(kwargs, task)
     sample, temperature = explicit.get("do_sample"), explicit.get("temperature")
     if sample is None and temperature is None:
         sentence = (
@@ -156,13 +149,6 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
             "backends differ in what that means; add one to generation_kwargs or --gen_kwargs"
         )
         raise ModelConfigError(sentence, "missing", "temperature")
-    if explicit.get("seed") is not None:
-        sentence = (
-            f"task {task}: `seed` must not be a generation setting, or all trials would be one; "
-            f"got {explicit['seed']!r} (pass --model_args seed=... for other seeds of all trials)"
-        )
-        raise ModelConfigError(sentence, "conflict", "seed", explicit["seed"])
-    explicit.pop("seed", None)
     if temperature is None:
         temperature = 1.0 if sample else 0.0
     if sample is False or float(temperature) == 0.0:
@@ -193,33 +179,32 @@ def sampling_key(kwargs: Mapping[str, Any], stops_sent: list[str]) -> dict[str, 
 
 # -- a model's generation_config.json ------------------------------------------------------------
 
-#: Settings of transformers' `generate` with the values at which they have no effect.
+#: Settings of transformers' `generate` with the values, beside None, at which they have no effect.
 NEUTRAL_SETTINGS: Mapping[str, tuple[Any, ...]] = {
-    "repetition_penalty": (1,),
-    "encoder_repetition_penalty": (1,),
-    "no_repeat_ngram_size": (0,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "typical_p": (1,),
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "top_h": (),
-    "num_beams": (1,),
-    "num_beam_groups": (1,),
-    "diversity_penalty": (0,),
-    "length_penalty": (1,),
-    "num_return_sequences": (1,),
-    "guidance_scale": (1,),
-    "min_length": (0,),
-    "min_new_tokens": (0,),
-    "penalty_alpha": (0,),
+    **dict.fromkeys(
+        (
+            *("repetition_penalty", "encoder_repetition_penalty", "typical_p", "num_beams"),
+            *("num_beam_groups", "length_penalty", "num_return_sequences", "guidance_scale"),
+        ),
+        (1,),
+    ),
+    **dict.fromkeys(
+        (
+            *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "epsilon_cutoff"),
+            *("eta_cutoff", "diversity_penalty", "min_length", "min_new_tokens", "penalty_alpha"),
+        ),
+        (0,),
+    ),
+    **dict.fromkeys(
+        (
+            *("top_h", "exponential_decay_length_penalty", "bad_words_ids", "suppress_tokens"),
+            *("begin_suppress_tokens", "sequence_bias"),
+        ),
+        (),
+    ),
     "use_cache": (True,),
     "renormalize_logits": (True, False),
     "remove_invalid_values": (False,),
-    "exponential_decay_length_penalty": (),
-    "bad_words_ids": (),
-    "suppress_tokens": (),
-    "begin_suppress_tokens": (),
-    "sequence_bias": (),
 }
 
 
@@ -269,76 +254,35 @@ def not_applied(generation_config: Mapping[str, Any], kwargs: Mapping[str, Any])
 #: The backends' default of max_gen_toks.
 DEFAULT_MAX_GEN_TOKS = 256
 
-_CONFIG_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")
 
-
-@dataclass(frozen=True)
-class ContextWindow:
-    """A model's context length in tokens, and its source."""
-
-    tokens: int
-    source: str
-
-
-def context_window(metadata: Mapping[str, Any]) -> ContextWindow | None:
-    """Find the model's context length from its arguments or its local configuration.
+def context_window(model: Any, metadata: Mapping[str, Any]) -> int | None:
+    """Return the context length in tokens at which the harness truncates a prompt.
 
     Parameters
     ----------
+    model : LM or None
+        The model that answers. One with a tokenizer knows its length; of others, such as a
+        server, it is known where the user gives it.
     metadata : mapping
         A task's metadata; the harness merges the model's arguments into it.
-
-    Returns
-    -------
-    ContextWindow or None
-        None if neither has it.
     """
-    for key in ("max_model_len", "max_length"):
-        value = metadata.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            # An API backend reserves one token of its max_length.
-            spare = 1 if "base_url" in metadata else 0
-            return ContextWindow(value - spare, f"{key}={value}")
-    config = _local_config(metadata)
-    nested = config.get("text_config")
-    for source in (nested if isinstance(nested, dict) else {}, config):
-        for key in _CONFIG_KEYS:
-            value = source.get(key)
-            if isinstance(value, int) and value > 0:
-                return ContextWindow(value, f"{key}={value} in the model's config.json")
-    return None
+    is_server = hasattr(model, "base_url")
+    if hasattr(model, "tokenizer") and not is_server:
+        return getattr(model, "max_length", None)
+    given = metadata.get("max_length")
+    # an API backend reserves one token of its max_length
+    return given - is_server if isinstance(given, int) and given > 0 else None
 
 
-def _local_config(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    name = metadata.get("pretrained")
-    if not isinstance(name, str) or "base_url" in metadata:
-        return {}
-    path: Any = os.path.join(name, "config.json")
-    try:
-        if not os.path.isfile(path):
-            from huggingface_hub import try_to_load_from_cache
-
-            revision = metadata.get("revision")
-            path = try_to_load_from_cache(
-                name, "config.json", revision=revision if isinstance(revision, str) else None
-            )
-        with open(path, encoding="utf-8") as file:
-            config = json.load(file)
-    except (OSError, TypeError, ValueError):  # not a hub id, not a cached file, or not JSON
-        return {}
-    return config if isinstance(config, dict) else {}
-
-
-def longest_prompt(prompts: Sequence[str], metadata: Mapping[str, Any]) -> tuple[int, bool]:
+def longest_prompt(prompts: Sequence[str], tokenizer: Any) -> tuple[int, bool]:
     """Count the tokens of the longest prompt.
 
     Returns
     -------
     (int, bool)
-        The count and whether it is exact. Without the model's tokenizer the count is
-        the number of bytes, which no tokenizer exceeds by more than a start token.
+        The count and whether it is exact. Without a tokenizer the count is the number of
+        bytes, which no tokenizer exceeds by more than a start token.
     """
-    tokenizer = _tokenizer(metadata)
     if tokenizer is not None:
         try:
             return max(len(tokenizer(p).input_ids) for p in prompts) + 1, True
@@ -347,30 +291,12 @@ def longest_prompt(prompts: Sequence[str], metadata: Mapping[str, Any]) -> tuple
     return max(len(p.encode("utf-8", "surrogatepass")) for p in prompts) + 2, False
 
 
-def _tokenizer(metadata: Mapping[str, Any]) -> Any:
-    # Only if the backend has imported transformers and downloaded the files.
-    transformers = sys.modules.get("transformers")
-    name = metadata.get("tokenizer") or metadata.get("pretrained")
-    if transformers is None or not isinstance(name, str):
-        return None
-    revision = metadata.get("tokenizer_revision") or metadata.get("revision")
-    try:
-        return transformers.AutoTokenizer.from_pretrained(
-            name,
-            revision=revision if isinstance(revision, str) else "main",
-            local_files_only=True,
-            trust_remote_code=metadata.get("trust_remote_code") is True,
-        )
-    except Exception:
-        return None
-
-
 def fit_generation(
     kwargs: dict[str, Any],
     prompts: Sequence[str],
     metadata: Mapping[str, Any],
     task: str,
-    is_checked: bool = False,
+    model: Any,
 ) -> dict[str, Any]:
     """Lower `max_gen_toks` so that the longest prompt fits, and log a warning.
 
@@ -384,9 +310,8 @@ def fit_generation(
         A task's metadata; the harness merges the model's arguments into it.
     task : str
         The task's name.
-    is_checked : bool
-        Whether the model refuses requests that do not fit, so that a length that is unknown here
-        needs no warning.
+    model : LM or None
+        The model that answers.
 
     Returns
     -------
@@ -399,38 +324,32 @@ def fit_generation(
         If the longest prompt alone fills the context.
     """
     wanted = kwargs.get("max_gen_toks", DEFAULT_MAX_GEN_TOKS)
-    window = context_window(metadata)
+    window = context_window(model, metadata)
     if window is None:
-        names = ("pretrained", "base_url", "model")
-        if not is_checked and any(key in metadata for key in names):
+        # a recording model of an API refuses requests that do not fit
+        if hasattr(model, "base_url") and not getattr(model, "checks_context", False):
             log.warning(
                 "%s: the model's context length is unknown to the task. If prompt and "
                 "max_gen_toks=%d do not fit, the backend truncates the PROMPT and the answers mean "
-                "nothing. Pass it in --model_args: max_model_len=... (vllm) or max_length=... "
-                "(hf and API backends).",
+                "nothing. Pass it in --model_args: max_length=...",
                 task,
                 wanted,
             )
         return kwargs
-    longest, exact = longest_prompt(prompts, metadata)
+    longest, exact = longest_prompt(prompts, getattr(model, "tokenizer", None))
     about = f"{longest} tokens" if exact else f"at most {longest} tokens (counted as bytes)"
-    room = window.tokens - longest
+    room = window - longest
     if wanted <= room:
         return kwargs
     if room < 1:
         sentence = (
             f"task {task}: the longest prompt has {about}, which leaves no room to generate in a "
-            f"context of {window.tokens} ({window.source}); use a larger context"
+            f"context of {window}; use a larger context"
         )
-        raise TaskConfigError(sentence, "range", "max_length", window.tokens)
+        raise TaskConfigError(sentence, "range", "max_length", window)
     log.warning(
         "%s: max_gen_toks lowered from %d to %d, so that the longest prompt (%s) fits in "
-        "the context of %d tokens (%s). Answers may be cut short; a larger context avoids it.",
-        task,
-        wanted,
-        room,
-        about,
-        window.tokens,
-        window.source,
+        "the context of %d tokens. Answers may be cut short; a larger context avoids it.",
+        *(task, wanted, room, about, window),
     )
     return {**kwargs, "max_gen_toks": room}

@@ -21,6 +21,8 @@ from lm_eval_bayes.store.trial import Trial
 
 #: Requests of one call where the backend chooses its batches itself (``batch_size=auto``).
 _AUTO = 64
+#: The setting by which a request to SGLang is told from others of a call.
+_MARK = "request_of_call"
 #: Requests of one call for each concurrent request of a backend that sends them to a server.
 _FOR_EACH_CONCURRENT = 4
 
@@ -38,7 +40,6 @@ class GenericSampling(SamplingMixin):
     """
 
     seeded = False
-    streams = True
     cannot_record: tuple[str, ...] = (
         *("seed", "tokens", "finish_reason", "completion_bpt", "prompt_bpt"),
     )
@@ -52,9 +53,15 @@ class GenericSampling(SamplingMixin):
         generate = super().generate_until  # type: ignore[misc]
         quiet = "disable_tqdm" in inspect.signature(generate).parameters
         while batch := list(islice(source, self._requests_per_call())):
-            instances = [_instance(request) for request in batch]
+            instances = [
+                _instance(request, self._marks(index)) for index, request in enumerate(batch)
+            ]
             texts = generate(instances, disable_tqdm=True) if quiet else generate(instances)
             yield from zip(batch, self._trials(batch, list(map(str, texts))), strict=True)
+
+    def _marks(self, index: int) -> dict[str, Any]:
+        """Return settings by which a request of a call is told from others."""
+        return {}
 
     def _trials(self, batch: Sequence[TrialRequest], texts: Sequence[str]) -> list[Trial]:
         """Return the trials of a call's requests and texts."""
@@ -78,10 +85,10 @@ class GenericSampling(SamplingMixin):
         return {"backend": self.backend_name, "arguments": identity(self.given_arguments)}
 
 
-def _instance(request: TrialRequest) -> Instance:
+def _instance(request: TrialRequest, marks: Mapping[str, Any]) -> Instance:
     """Return a request of the harness for one trial."""
     original = request.instance
-    kwargs = dict(request.kwargs)
+    kwargs = {**request.kwargs, **marks}
     for name in ("top_k", "min_p", "top_p"):
         if name not in original.args[1]:
             kwargs.pop(name, None)
@@ -93,9 +100,9 @@ def _instance(request: TrialRequest) -> Instance:
 class SGLangSampling(GenericSampling):
     """SGLang in this process, whose engine reports tokens and finish reasons.
 
-    The harness's class passes on the texts alone, so what its engine returns is kept until the
-    call is over, and found by the prompt's tokens and the text. SGLang reads a seed per request
-    only with ``enable_deterministic_inference``, and the harness's class sends none.
+    The harness's class passes on the texts alone. It hands the settings of each request to the
+    engine, so a mark among them says which request an output answers. SGLang reads a seed per
+    request only with ``enable_deterministic_inference``, and the harness's class sends none.
 
     Raises
     ------
@@ -125,17 +132,21 @@ class SGLangSampling(GenericSampling):
                 "draw the random numbers of its first trials again"
             )
             raise ModelConfigError(sentence, "unsupported", "random_seed", kwargs["random_seed"])
-        self._outputs: list[tuple[tuple[int, ...], Mapping[str, Any]]] = []
+        self._outputs: dict[int, Mapping[str, Any]] = {}
         super().__init__(*args, **kwargs)
 
-    def _model_generate(self, requests: Any = None, generate: bool = False, **kwargs: Any) -> Any:
+    def _marks(self, index: int) -> dict[str, Any]:
+        return {_MARK: index}
+
+    def _model_generate(
+        self, requests: Any = None, generate: bool = False, sampling_params: Any = None, **more: Any
+    ) -> Any:
         """Generate as the harness's class does, and keep what the engine returns."""
+        marks = [params.pop(_MARK) for params in sampling_params] if generate else []
         outputs = super()._model_generate(  # type: ignore[misc]
-            requests=requests, generate=generate, **kwargs
+            requests=requests, generate=generate, sampling_params=sampling_params, **more
         )
-        if generate:
-            keys = [tuple(tokens) for tokens in requests]
-            self._outputs += zip(keys, outputs, strict=True)
+        self._outputs |= dict(zip(marks, outputs, strict=False))
         return outputs
 
     def _trials(self, batch: Sequence[TrialRequest], texts: Sequence[str]) -> list[Trial]:
@@ -146,11 +157,9 @@ class SGLangSampling(GenericSampling):
         RuntimeError
             If the engine aborted an answer.
         """
-        outputs, self._outputs = self._outputs, []
         trials = []
-        for request, text in zip(batch, texts, strict=True):
-            output = self._output_of(request, text, outputs)
-            meta = output.get("meta_info", {})
+        for index, (request, text) in enumerate(zip(batch, texts, strict=True)):
+            meta = self._outputs.pop(index).get("meta_info", {})
             reason = meta.get("finish_reason") or {}
             kind = reason.get("type") if isinstance(reason, Mapping) else reason
             if kind == "abort":
@@ -168,50 +177,6 @@ class SGLangSampling(GenericSampling):
             )
         return trials
 
-    def _output_of(
-        self,
-        request: TrialRequest,
-        text: str,
-        outputs: list[tuple[tuple[int, ...], Mapping[str, Any]]],
-    ) -> Mapping[str, Any]:
-        """Take the engine's output for a request from a list; an empty one if it is not there.
-
-        The harness cuts a prompt that is too long at its start, and a text at stop strings or up
-        to the end of a think block.
-        """
-        (tokens,) = self.tok_encode([request.context], add_special_tokens=self.add_bos_token)
-        matches = [
-            (fit, place)
-            for place, (sent, output) in enumerate(outputs)
-            if tuple(tokens[-len(sent) :]) == sent
-            and (fit := _fit(text, output.get("text", ""), request.kwargs["until"])) is not None
-        ]
-        if matches:
-            return outputs.pop(min(matches)[1])[1]
-        self.warn_once(
-            "outputs",
-            "finish reasons and numbers of tokens of some trials are not recorded: SGLang's "
-            "outputs cannot be told from those of other requests",
-        )
-        return {}
-
     def versions(self) -> dict[str, str]:
         """Return the versions of the harness and of SGLang."""
         return installed_versions("lm_eval", "sglang")
-
-
-def _fit(text: str, raw: str, stops: Sequence[str]) -> int | None:
-    """Return how well a text fits what an engine returned: 0 is best, None that it does not.
-
-    Examples
-    --------
-    >>> _fit("ab", "ab", ["."]), _fit("ab", "ab.c", ["."]), _fit("ab", "cab", ["."])
-    (0, 1, 2)
-    >>> _fit("ab", "ba", ["."]) is None
-    True
-    """
-    if text == raw:
-        return 0
-    if raw.startswith(text) and raw.startswith(tuple(stops), len(text)):
-        return 1
-    return 2 if text in raw else None

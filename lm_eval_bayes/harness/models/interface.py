@@ -161,8 +161,6 @@ class SamplingMixin:
         Whether the backend's class takes the argument `seed` too.
     default_seed : int
         The seed of a run that gives none; 1234 is that of the harness's own models.
-    streams : bool
-        Whether `sample` takes a :class:`RequestStream`; other backends get lists.
     samples_elsewhere : bool
         Whether other processes sample, so that this one never loads weights.
     """
@@ -172,7 +170,6 @@ class SamplingMixin:
     seeded = True
     takes_seed = False
     default_seed = 1234
-    streams: bool = False
     samples_elsewhere = False
 
     if TYPE_CHECKING:
@@ -273,12 +270,8 @@ def check_harness(backend: str, *needed: tuple[object, Sequence[str]]) -> None:
 
 def installed_versions(*distributions: str) -> dict[str, str]:
     """Return the versions of those distributions that are installed."""
-    versions = {}
-    for name in distributions:
-        version = version_of(name)
-        if version is not None:
-            versions[name] = version
-    return versions
+    versions = {name: version_of(name) for name in distributions}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def bits_per_token(logprobs: Sequence[object], tokens: int | None = None) -> float | None:

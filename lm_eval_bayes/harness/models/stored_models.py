@@ -1,14 +1,11 @@
-"""Which stored model a run continues, and what a store has of others if it has no trial to read."""
+"""What a store has of other models and settings, if it has no trial for a run to read."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from lm_eval_bayes._util.hashing import model_hash
 from lm_eval_bayes._util.text import join_words, plural
-from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.runs.model_arguments import (
     SOURCE_OF_TOKENIZER,
     SOURCE_OF_WEIGHTS,
@@ -17,36 +14,8 @@ from lm_eval_bayes.runs.model_arguments import (
 )
 from lm_eval_bayes.store.trial_store import TrialStore
 
-log = get_logger(__name__)
-
-Fingerprint: TypeAlias = Mapping[str, Any]
-
 #: The most sentences about what a store has.
 _SHOWN = 4
-
-
-def find_model(fingerprint: Fingerprint, stored: Collection[str]) -> str | None:
-    """Return the hash of the stored model that a fingerprint is of, None if there is none.
-
-    Parameters
-    ----------
-    fingerprint : mapping
-        Of the model of this run, with its source.
-    stored : collection of str
-        The hashes of the models in the store.
-    """
-    digest = model_hash(keyed(fingerprint)[0])
-    return digest if digest in stored else None
-
-
-def source_of(fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return where a model was read from, with the name of this computer; empty if unknown.
-
-    Of a server it is its address.
-    """
-    _, source = keyed(fingerprint)
-    here = source and "endpoint" not in source
-    return {**source, "host": socket.gethostname()} if here else source
 
 
 def what_is_stored(store: TrialStore, model: str, samplings: Sequence[str]) -> list[str]:

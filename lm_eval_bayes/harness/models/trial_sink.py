@@ -1,21 +1,22 @@
-"""Sinks of trials: a store, or nothing beyond the run."""
+"""The store of a run, of which each rank writes a file of its own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import socket
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.stored_models import Fingerprint, find_model, source_of
 from lm_eval_bayes.runs.model_arguments import keyed
+from lm_eval_bayes.store.file import WAIT_S, StoreFile
 from lm_eval_bayes.store.locations import is_store, network_file_system
 from lm_eval_bayes.store.outcomes import GradedTask
+from lm_eval_bayes.store.schema import create_tables
 from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -25,69 +26,21 @@ log = get_logger(__name__)
 Trials: TypeAlias = dict[TrialKey, dict[int, Trial]]
 
 
-class TrialSink:
-    """Where a recording model looks trials up and adds new ones; this one has no store.
-
-    Every call samples anew, and signals of prompts last for the run.
-
-    Attributes
-    ----------
-    name : str or None
-        The store's path; None without a store.
-    """
-
-    name: str | None = None
-
-    def __init__(self) -> None:
-        self._signals: dict[tuple[str, str], dict[str, Any]] = {}
-
-    def describe_model(self, fingerprint: Fingerprint) -> str:
-        """Return the hash of a model's fingerprint."""
-        return model_hash(keyed(fingerprint)[0])
-
-    def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
-        """Return the hash of generation settings."""
-        return sampling_hash(kwargs)
-
-    def describe_prompts(self, texts: Iterable[str]) -> list[str]:
-        """Return the hashes of prompts."""
-        return [prompt_hash(text) for text in texts]
-
-    def trials_of(self, wanted: Mapping[TrialKey, Collection[int]]) -> Trials:
-        """Return the stored trials of some keys: none."""
-        return {}
-
-    def numbers_of(self, keys: Iterable[TrialKey]) -> dict[TrialKey, set[int]]:
-        """Return which trials of some keys are stored: none."""
-        return {key: set() for key in keys}
-
-    def add(self, trial: Trial) -> Trial:
-        """Add a trial; return it, or the stored one of the same key and number."""
-        return trial
-
-    def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the signals of prompts that this run has measured."""
-        return {p: self._signals[model, p] for p in prompts if (model, p) in self._signals}
-
-    def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
-        """Add the signals of a prompt for this run."""
-        self._signals.setdefault((model, prompt), dict(signals))
-
-
-class StoreSink(TrialSink):
-    """A sink with one store for each rank, which also reads the stores of the other ranks.
+class StoreSink:
+    """Where a recording model looks trials up and adds new ones: a store for each rank.
 
     Parameters
     ----------
     store : TrialStore
         This rank's store, open for writing.
-    others : list of Path
+    others : sequence of Path
         The stores of other ranks, read when trials are looked up.
+    name : str or None
+        The store's path; None if it is in memory and ends with the run.
     """
 
-    def __init__(self, store: TrialStore, others: list[Path]) -> None:
-        self.store, self.others = store, others
-        self.name = str(store.path)
+    def __init__(self, store: TrialStore, others: Sequence[Path], name: str | None) -> None:
+        self.store, self.others, self.name = store, others, name
         self._outcomes_fail = False
 
     @staticmethod
@@ -112,9 +65,9 @@ class StoreSink(TrialSink):
 
     @classmethod
     def open(
-        cls, path: str, rank: int, synchronous: Any, fingerprint: Mapping[str, object]
+        cls, path: str | None, rank: int, synchronous: Any, fingerprint: Mapping[str, object]
     ) -> StoreSink:
-        """Open the store of a rank.
+        """Open the store of a rank; without a path, one in memory.
 
         Rank 0 writes `path`, rank r > 0 a file beside it with ``.rank<r>`` in its name. On a
         local file system each rank also reads the stores of the others.
@@ -125,6 +78,11 @@ class StoreSink(TrialSink):
             If a file is not a store, is damaged or cannot be written, or holds trials of other
             weights under the model's name.
         """
+        if path is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            create_tables(connection)
+            file = StoreFile(Path(":memory:"), "write", connection, WAIT_S)
+            return cls(TrialStore(file), (), None)
         base = Path(path).expanduser()
         own_path = rank_path(base, rank)
         store = TrialStore.open(own_path, synchronous=synchronous)
@@ -138,42 +96,23 @@ class StoreSink(TrialSink):
         except BaseException:
             store.close()
             raise
-        return cls(store, others)
+        return cls(store, others, str(store.path))
 
-    def describe_model(self, fingerprint: Fingerprint) -> str:
-        """Store a model's fingerprint and source, and return its hash.
+    def describe_model(self, fingerprint: Mapping[str, Any]) -> str:
+        """Store a model's fingerprint and source, and return its hash."""
+        return self.store.describe_model(keyed(fingerprint)[0], source_of(fingerprint))
 
-        A fingerprint of the same model that is stored for any rank is kept, see
-        :func:`~lm_eval_bayes.harness.models.stored_models.find_model`.
+    def _stores(self) -> Iterator[TrialStore]:
+        """Yield this rank's store, then those of the others.
+
+        It is opened again if it was closed, or in a forked process.
         """
-        stored = self.store.models(sources=False)
-        for store in self._other_stores():
-            stored = store.models(sources=False) | stored
-        known = find_model(fingerprint, stored)
-        model = stored[known] if known is not None else keyed(fingerprint)[0]
-        return self.store.describe_model(model, source_of(fingerprint))
-
-    @contextmanager
-    def _readable(self) -> Iterator[TrialStore]:
-        """Yield this rank's store, opened again if it was closed or the process is a forked one."""
-        if self.store.file.is_open:
+        is_open = self.store.file.is_open
+        if is_open:
             yield self.store
-            return
-        with TrialStore.open(self.store.path, mode="read") as store:
-            yield store
-
-    def _other_stores(self) -> Iterator[TrialStore]:
-        for path in self.others:
+        for path in self.others if is_open else (self.store.path, *self.others):
             with TrialStore.open(path, mode="read") as store:
                 yield store
-
-    def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
-        """Store generation settings and return their hash."""
-        return self.store.describe_sampling(kwargs)
-
-    def describe_prompts(self, texts: Iterable[str]) -> list[str]:
-        """Store prompts and return their hashes."""
-        return self.store.describe_prompts(texts)
 
     def trials_of(self, wanted: Mapping[TrialKey, Collection[int]]) -> Trials:
         """Return the stored trials of some keys; this rank's come before other ranks'.
@@ -184,9 +123,8 @@ class StoreSink(TrialSink):
         first = min((min(numbers) for numbers in wanted.values()), default=0)
         last = 1 + max((max(numbers) for numbers in wanted.values()), default=-1)
         damaged: list[TrialId] = []
-        with self._readable() as own:
-            stored = own.trials_of(wanted, last, damaged, first=first)
-        for store in self._other_stores():
+        stored: Trials = {key: {} for key in wanted}
+        for store in self._stores():
             for key, trials in store.trials_of(wanted, last, damaged, first=first).items():
                 stored[key] = trials | stored[key]
         lost = [
@@ -203,11 +141,10 @@ class StoreSink(TrialSink):
 
     def numbers_of(self, keys: Iterable[TrialKey]) -> dict[TrialKey, set[int]]:
         """Return which trials of some keys are stored, by any rank."""
-        keys = list(keys)
-        numbers = self.store.numbers_of(keys)
-        for store in self._other_stores():
-            for key, found in store.numbers_of(keys).items():
-                numbers[key] |= found
+        numbers: dict[TrialKey, set[int]] = {key: set() for key in keys}
+        for store in self._stores():
+            for key, stored in store.numbers_of(numbers).items():
+                numbers[key] |= stored
         return numbers
 
     def add(self, trial: Trial) -> Trial:
@@ -217,17 +154,12 @@ class StoreSink(TrialSink):
         number = trial.trial
         return self.store.trials_of([trial.key], number + 1, first=number)[trial.key][number]
 
-    def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def prompt_signals(self, model: str, prompts: Collection[str]) -> dict[str, dict[str, Any]]:
         """Return the signals of prompts, measured by any rank."""
-        prompts = list(prompts)
-        signals = self.store.prompt_signals(model, prompts)
-        for store in self._other_stores():
+        signals: dict[str, dict[str, Any]] = {}
+        for store in self._stores():
             signals = store.prompt_signals(model, prompts) | signals
         return signals
-
-    def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
-        """Store the signals of a prompt."""
-        self.store.add_prompt_signals(model, prompt, signals)
 
     def add_outcomes(self, graded: GradedTask) -> None:
         """Store the outcomes of trials; an error is logged once and does not end the run."""
@@ -244,6 +176,16 @@ class StoreSink(TrialSink):
                 type(error).__name__,
                 error,
             )
+
+
+def source_of(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where a model was read from, with the name of this computer; empty if unknown.
+
+    Of a server it is its address.
+    """
+    _, source = keyed(fingerprint)
+    here = source and "endpoint" not in source
+    return {**source, "host": socket.gethostname()} if here else source
 
 
 def rank_path(path: Path, rank: int) -> Path:

@@ -6,9 +6,11 @@ backend's :class:`~lm_eval_bayes.harness.models.interface.SamplingMixin`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,8 @@ from lm_eval_bayes.harness.models.interface import (
     prompt_text,
 )
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
-from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
-from lm_eval_bayes.harness.models.trial_range import TrialRange
-from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
+from lm_eval_bayes.harness.models.stored_texts import responses_in_turn
+from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
 from lm_eval_bayes.runs.model_arguments import redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -46,8 +47,27 @@ SEED_SCHEMES = ("hash", "plain")
 #: keeps them with the prompt, not with that trial.
 PROMPT_SIGNALS = ("prompt_bpt",)
 
-#: Key and number of one trial.
-_TrialId = tuple[TrialKey, int]
+
+def trial_range(text: object) -> range | None:
+    """Return the numbers of a run's trials from "a:b", the model argument `trials`.
+
+    Raises
+    ------
+    ModelConfigError
+        If it has another form.
+
+    Examples
+    --------
+    >>> trial_range("8:16")
+    range(8, 16)
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text) if isinstance(text, str) else None
+    if match is None or int(match[1]) >= int(match[2]):
+        rule = "be a:b with whole numbers a < b, such as trials=8:16"
+        raise ModelConfigError.of("trials", "format", rule, text)
+    return range(int(match[1]), int(match[2]))
 
 
 class RecordingMixin(SamplingMixin):
@@ -60,7 +80,7 @@ class RecordingMixin(SamplingMixin):
     Parameters
     ----------
     store : str or None
-        The file of the trial store; None stores nothing.
+        The file of the trial store; None keeps the trials in memory, for this run alone.
     trials : str or None
         ``a:b`` for the trials a, …, b - 1 only, as one job of an array.
     seed : int or None
@@ -84,13 +104,11 @@ class RecordingMixin(SamplingMixin):
         synchronous: str = "NORMAL",
         **kwargs: Any,
     ) -> None:
-        self.trial_range = TrialRange.parse(trials)
+        self._range = trial_range(trials)
+        self.first_trial = self._range.start if self._range else 0
         if seed_scheme not in SEED_SCHEMES:
-            sentence = (
-                f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
-                "questions of a trial one seed)"
-            )
-            raise ModelConfigError(sentence, "choice", "seed_scheme", seed_scheme)
+            rule = "be hash, or plain, which gives all questions of a trial one seed"
+            raise ModelConfigError.of("seed_scheme", "choice", rule, seed_scheme)
         seed = self.default_seed if seed is None else seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
             raise ModelConfigError.of("seed", "range", "be a whole number of 32 bits", seed)
@@ -101,11 +119,9 @@ class RecordingMixin(SamplingMixin):
         if self.takes_seed:
             kwargs["seed"] = seed
         super().__init__(*args, **kwargs)
-        self.sink: TrialSink = TrialSink()
         fingerprint = self._fingerprint_or_stored(store)
-        if store is not None:
-            rank = int(getattr(self, "rank", 0) or 0)
-            self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
+        rank = int(getattr(self, "rank", 0) or 0)
+        self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
         self.model_key = self.sink.describe_model(fingerprint)
         self._generated = self._from_store = 0
         if seed_scheme == "plain":
@@ -132,8 +148,8 @@ class RecordingMixin(SamplingMixin):
 
     @property
     def trial_store(self) -> TrialStore | None:
-        """The open store, if there is one."""
-        return self.sink.store if isinstance(self.sink, StoreSink) else None
+        """The open store, if it is a file."""
+        return self.sink.store if self.sink.name else None
 
     def set_cache_hook(self, cache_hook: Any) -> None:
         """Refuse `--use_cache`, which would hold every text a second time and never read it."""
@@ -147,7 +163,7 @@ class RecordingMixin(SamplingMixin):
 
     # -- generation ----------------------------------------------------------------------
 
-    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> Sequence[Any]:
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[Any]:
         """Return a response to each request, from the store or newly generated.
 
         Each is a Completion, or a StoredText where the texts can stay in the store.
@@ -162,13 +178,10 @@ class RecordingMixin(SamplingMixin):
         instances = list({id(request): request for request in requests}.values())
         trials = self.streamed_trials(instances)
         counts = [int(instance.repeats or 1) for instance in instances]
-        for _ in trials.read(counts):
-            pass
-        for _ in trials.sample(counts, disable_tqdm=disable_tqdm):
+        for _ in chain(trials.read(counts), trials.sample(counts, disable_tqdm=disable_tqdm)):
             pass
         by_id = zip(map(id, instances), trials.responses(counts), strict=True)
-        responses = ResponsesInTurn(requests, dict(by_id))
-        return responses if trials.in_store else list(responses)
+        return responses_in_turn(requests, dict(by_id))
 
     def streamed_trials(self, instances: Sequence[Any]) -> StreamedTrials:
         """Return the trials of questions, to be sampled without barriers.
@@ -186,70 +199,62 @@ class RecordingMixin(SamplingMixin):
     ) -> Completion:
         """Return the response of a trial to the question that the request is of."""
         text = self.finished_text(trial.text, request.kwargs, trial.signals or {})
-        sink = self.sink if isinstance(self.sink, StoreSink) else None
-        return Completion(text, prompt_signals, trial, sink)
+        return Completion(text, prompt_signals, trial, self.sink)
 
     def prompt_signals_of(self, requests: Sequence[TrialRequest]) -> dict[str, dict[str, Any]]:
         """Return the signals of the prompts of requests, by the prompts' hashes."""
         return self.sink.prompt_signals(self.model_key, {r.key.prompt for r in requests})
 
-    def count_from_store(self, trials: int) -> None:
-        """Add to the number of trials that came from the store, for the results."""
-        self._from_store += trials
-
     def trial_requests(self, instances: Sequence[Any]) -> list[TrialRequest]:
-        """Return a request for the first trial of each question, for :meth:`numbered`."""
+        """Return a request for each question, for :meth:`numbered`."""
         default = int(getattr(self, "max_gen_toks", 0) or getattr(self, "_max_gen_toks", 256))
         sampling_hashes: dict[str, str] = {}
         prompts = list(dict.fromkeys(prompt_text(instance.args[0]) for instance in instances))
-        prompt_keys = dict(zip(prompts, self.sink.describe_prompts(prompts), strict=True))
+        prompt_keys = dict(zip(prompts, self.sink.store.describe_prompts(prompts), strict=True))
         requests = []
         for index, instance in enumerate(instances):
-            self.trial_range.check(int(instance.repeats or 1), instance.task_name)
+            n = int(instance.repeats or 1)
+            if self._range is not None and n != len(self._range):
+                sentence = (
+                    f"`trials={self._range.start}:{self._range.stop}` is {len(self._range)} trials "
+                    f"per question, but task {instance.task_name} has N = {n}; pass --metadata "
+                    f"'{{\"bayes_n\": {len(self._range)}}}' as well"
+                )
+                raise ModelConfigError(sentence, "mismatch", "trials", n)
             explicit = explicit_kwargs(instance.args[1], default, instance.task_name)
             sampling = redacted(sampling_key(explicit, self.stops_sent(explicit)))
             text = canonical_json(sampling)
             if text not in sampling_hashes:
-                sampling_hashes[text] = self.sink.describe_sampling(sampling)
+                sampling_hashes[text] = self.sink.store.describe_sampling(sampling)
             context = instance.args[0]
             prompt = prompt_text(context)
             key = TrialKey(self.model_key, prompt_keys[prompt], sampling_hashes[text])
-            number = self.trial_range.first
             requests.append(
-                TrialRequest(index, context, instance, prompt, number, self.seed0, explicit, key)
+                TrialRequest(index, context, instance, prompt, 0, self.seed0, explicit, key)
             )
         return requests
 
-    def numbered(self, request: TrialRequest, number: int) -> TrialRequest:
-        """Return the request for another trial of the same question."""
+    def seed_of(self, prompt: str, number: int) -> int:
+        """Return the seed of a trial."""
         if self.seed_scheme == "hash":
-            seed = trial_seed(self.seed0, number, request.prompt)
-        else:
-            seed = self.seed0 + number
-        return replace(request, trial=number, seed=seed)
+            return trial_seed(self.seed0, number, prompt)
+        return self.seed0 + number
 
-    def stored_trials(self, requests: Sequence[TrialRequest]) -> dict[_TrialId, Trial]:
-        """Return the requested trials that the sink has."""
-        seeds: dict[TrialKey, dict[int, int]] = {}
-        for request in requests:
-            seeds.setdefault(request.key, {})[request.trial] = request.seed
-        stored: dict[_TrialId, Trial] = {}
-        other_seeds = 0
-        for key, trials in self.sink.trials_of(seeds).items():
-            for number, trial in trials.items():
-                if number in seeds[key]:
-                    stored[key, number] = trial
-                    other_seeds += self.seeded and trial.seed != seeds[key][number]
-        if other_seeds:
+    def numbered(self, request: TrialRequest, number: int, index: int) -> TrialRequest:
+        """Return the request for another trial of the same question."""
+        seed = self.seed_of(request.prompt, number)
+        return replace(request, trial=number, seed=seed, index=index)
+
+    def take_stored(self, request: TrialRequest, trial: Trial) -> None:
+        """Take note of a trial that the run has from the store."""
+        self._from_store += 1
+        self.learn_lengths([trial])
+        if self.seeded and trial.seed != self.seed_of(request.prompt, trial.trial):
             self.warn_once(
                 "seeds",
-                "of %d stored trials %d were drawn with other seeds than this run would use "
-                "(another seed= or seed_scheme=); the stored ones are kept",
-                len(stored),
-                other_seeds,
+                "stored trials were drawn with other seeds than this run would use (another seed= "
+                "or seed_scheme=); the stored ones are kept",
             )
-        self.learn_lengths(stored.values())
-        return stored
 
     def log_other_trials(self, keys: Iterable[TrialKey]) -> None:
         """Log what the store has beside the trials of some keys, if it has none of these."""
@@ -276,7 +281,7 @@ class RecordingMixin(SamplingMixin):
         versions = dict(self.versions())
         show = not disable_tqdm and not getattr(self, "rank", 0)
         came = 0
-        sampled: Any = self.sample(requests if self.streams else list(requests), measure)
+        sampled: Any = self.sample(requests, measure)
         with (
             tqdm(total=len(requests), desc="Sampling trials", disable=not show) as bar,
             closing(sampled),
@@ -287,7 +292,7 @@ class RecordingMixin(SamplingMixin):
                 trial = replace(trial, signals=signals, versions=trial.versions or versions)
                 trial = self.sink.add(trial)
                 if of_prompt:
-                    self.sink.add_prompt_signals(self.model_key, trial.key.prompt, of_prompt)
+                    self.sink.store.add_prompt_signals(self.model_key, trial.key.prompt, of_prompt)
                 came += 1
                 self._generated += 1
                 bar.update()
@@ -311,12 +316,19 @@ class RecordingMixin(SamplingMixin):
             "seed": self.seed0,
             "seed_scheme": self.seed_scheme if self.seeded else None,
             "seeded": self.seeded,
-            "first_trial": self.trial_range.first,
+            "first_trial": self.first_trial,
             "generated": self._generated,
             "from_store": self._from_store,
         }
         return {**info, "trials": recorded}
 
+
+#: What `--model trials` cannot do without, each with an example.
+_REQUIRED = {
+    "backend": "backend=vllm,store=trials.sqlite,pretrained=...",
+    "store": "store=trials.sqlite (to measure without storing, use --model vllm-signals or "
+    "--model hf-signals)",
+}
 
 #: Arguments of executor=ray.
 _OF_RAY = ("workers", "gpus_per_worker")
@@ -410,53 +422,35 @@ class TrialsLM(LM):
             or if an argument is a setting of tasks.
         """
         arguments = dict(arg_dict)
-        _check_no_settings(arguments)
-        if cls.fixed_backend is None:
-            if "backend" not in arguments:
+        for name in arguments:
+            if name.startswith("bayes_"):  # it would end in the backend's arguments
                 sentence = (
-                    "--model trials needs a backend: --model_args "
-                    "backend=vllm,store=trials.sqlite,pretrained=..."
+                    f"`{name}` is a setting of the tasks, not of the model: give it as "
+                    f"--metadata {name}={arguments[name]}"
                 )
-                raise ModelConfigError(sentence, "missing", "backend")
-            if arguments.get("store") is None:
+                raise ModelConfigError(sentence, "conflict", name, arguments[name])
+        for name, example in _REQUIRED.items():
+            if cls.fixed_backend is None and arguments.get(name) is None:
+                sentence = f"--model trials needs a {name}: --model_args {example}"
+                raise ModelConfigError(sentence, "missing", name)
+            if cls.fixed_backend is not None and name in arguments:
                 sentence = (
-                    "--model trials needs a store: --model_args store=trials.sqlite (to measure "
-                    "without storing, use --model vllm-signals or --model hf-signals)"
+                    f"--model {cls.fixed_backend}-signals takes no `{name}`; "
+                    f"use --model trials with backend={cls.fixed_backend}"
                 )
-                raise ModelConfigError(sentence, "missing", "store")
-            backend = arguments.pop("backend")
-        else:
-            for name in ("backend", "store"):
-                if name in arguments:
-                    sentence = (
-                        f"--model {cls.fixed_backend}-signals takes no `{name}`; "
-                        f"use --model trials with backend={cls.fixed_backend}"
-                    )
-                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
-            backend = cls.fixed_backend
+                raise ModelConfigError(sentence, "conflict", name, arguments[name])
+        backend = cls.fixed_backend or arguments.pop("backend")
         executor = arguments.pop("executor", None)
-        if executor is None:
-            for name in _OF_RAY:
-                if name in arguments:
-                    sentence = f"`{name}` is an argument of executor=ray, which is not given"
-                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
+        for name in _OF_RAY:
+            if executor is None and name in arguments:
+                sentence = f"`{name}` is an argument of executor=ray, which is not given"
+                raise ModelConfigError(sentence, "conflict", name, arguments[name])
         kind = recording_class(backend, executor)
         # --model_args takes precedence over --device and --batch_size.
         extra = {
             key: value for key, value in (additional_config or {}).items() if value is not None
         }
         return kind.create_from_arg_obj(extra | arguments)
-
-
-def _check_no_settings(arguments: Mapping[str, Any]) -> None:
-    """Raise an error for a setting of tasks, which would end in one of the backend's."""
-    for name, value in arguments.items():
-        if name.startswith("bayes_"):
-            sentence = (
-                f"`{name}` is a setting of the tasks, not of the model: give it as "
-                f"--metadata {name}={value}"
-            )
-            raise ModelConfigError(sentence, "conflict", name, value)
 
 
 class VLLMSignalsLM(TrialsLM):

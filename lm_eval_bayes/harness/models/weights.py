@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import (
@@ -137,11 +138,20 @@ def weights_of(
     A file is read once: its hash is stored in the user's cache folder, and used while size,
     times and inode of the file stay the same.
     """
-    local = local_folder(pretrained, subfolder)
+    folder, commit = _locate(pretrained, revision, subfolder)
     try:
-        if local is not None:
-            return hash_files(weight_files(local, gguf_file))
-        return _hub_weights(pretrained, revision, subfolder or "", gguf_file)
+        if commit is None:
+            return hash_files(weight_files(folder, gguf_file)) if folder else None
+        if ":" in pretrained:  # vLLM's name of one file of a repository
+            return commit
+        if folder is not None and folder.is_dir():
+            paths = [path for path in weight_files(folder, gguf_file) if path.is_file()]
+            if _is_complete([path.name for path in paths]):
+                return hash_files(paths)
+        listed = _listed_files(pretrained, commit, subfolder or "")
+        names = [gguf_file] if gguf_file else loaded_names(list(listed))
+        chosen = sorted((name, *listed[name]) for name in names if name in listed)
+        return _content(chosen) if _is_complete([name for name, *_ in chosen]) else commit
     except OSError as error:
         raise ModelConfigError(
             f"the files of the model {pretrained} cannot be read: {error}",
@@ -171,46 +181,18 @@ def loaded_names(names: Sequence[str]) -> list[str]:
     return of_kind
 
 
-def _hub_weights(
-    name: str, revision: str | None, subfolder: str, gguf_file: str | None
-) -> str | None:
-    """Return the identity of weights on the hub: of the cached files, or as the hub tells it."""
-    identity = hub_commit(name, revision)
-    if identity is None or ":" in name:  # vLLM's name of one file of a repository
-        return identity
-    commit = identity.removeprefix("hub:")
-    folder = _snapshot(name, commit)
-    if folder is not None and (folder / subfolder).is_dir():
-        paths = [path for path in weight_files(folder / subfolder, gguf_file) if path.is_file()]
-        if paths and _is_complete([path.name for path in paths]):
-            return hash_files(paths)
-    listed = _listed_files(name, commit, subfolder)
-    names = [gguf_file] if gguf_file else loaded_names(list(listed))
-    chosen = sorted((name, *listed[name]) for name in names if name in listed)
-    return _content(chosen) if chosen and _is_complete([name for name, *_ in chosen]) else identity
-
-
 def _is_complete(names: Sequence[str]) -> bool:
-    """Whether no shard is missing, as in a cache into which a model is being downloaded."""
+    """Whether no file is missing, as in a cache into which a model is being downloaded."""
     shards = [match for match in map(_SHARD.fullmatch, names) if match]
-    return not shards or len(shards) == int(shards[0][2])
+    return bool(names) and (not shards or len(shards) == int(shards[0][2]))
 
 
 def _listed_files(repository: str, commit: str, subfolder: str) -> dict[str, tuple[int, str]]:
     """Return size and hash of a commit's large files, as the hub lists them; none without it."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-
-    if HF_HUB_OFFLINE:
-        return {}
-    try:
-        listed = HfApi().model_info(repository, revision=commit, timeout=10, files_metadata=True)
-    except Exception:  # no network, no permission
-        log.debug("the hub did not list the files of %s", repository, exc_info=True)
-        return {}
+    listed = _model_info(repository, commit.removeprefix("hub:"), files_metadata=True)
     large = {
         sibling.rfilename: (int(sibling.lfs.size), f"{SHA256}:{sibling.lfs.sha256}")
-        for sibling in listed.siblings or []
+        for sibling in (listed and listed.siblings) or []
         if sibling.lfs is not None
     }
     inside = (name for name in large if name.rpartition("/")[0] == subfolder.strip("/"))
@@ -219,27 +201,32 @@ def _listed_files(repository: str, commit: str, subfolder: str) -> dict[str, tup
 
 def _snapshot(repository: str, revision: str) -> Path | None:
     """Return the folder of a revision in the cache of the hub, None if there is none."""
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub import snapshot_download
 
-    for name in _PROBES:
-        try:
-            path = try_to_load_from_cache(repository, name, revision=revision)
-        except Exception:  # not a valid name for the hub
-            return None
-        if isinstance(path, str):
-            return Path(path).parent
-    return None
-
-
-def local_folder(pretrained: str, subfolder: str | None = None) -> Path | None:
-    """Return the path of a local model, or None if the name is not an existing path."""
-    if not isinstance(pretrained, str) or not pretrained:
-        rule = "be a path or the name of a model"
-        raise InvalidInputError.of("pretrained", "path", rule, pretrained)
-    path = Path(pretrained).expanduser()
-    if not path.exists():
+    try:
+        return Path(snapshot_download(repository, revision=revision, local_files_only=True))
+    except Exception:  # not there, or not a valid name for the hub
         return None
-    return path / subfolder if subfolder else path
+
+
+def _locate(
+    name: str, revision: str | None, subfolder: str | None
+) -> tuple[Path | None, str | None]:
+    """Return the folder or file of a model and, if it is on the hub, its commit.
+
+    The folder is None if the files of the hub are not there.
+    """
+    if not isinstance(name, str) or not name:
+        rule = "be a path or the name of a model"
+        raise InvalidInputError.of("pretrained", "path", rule, name)
+    path, commit = Path(name).expanduser(), None
+    if not path.exists():
+        commit = hub_commit(name, revision)
+        snapshot = commit and _snapshot(name.partition(":")[0], commit.removeprefix("hub:"))
+        if not snapshot:
+            return None, commit
+        path = snapshot
+    return path / subfolder if subfolder else path, commit
 
 
 def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
@@ -259,7 +246,7 @@ def settings_of(
 
     The version of transformers and the path in config.json are left out.
     """
-    local, commit = _folder_or_commit(pretrained, revision, subfolder)
+    local, commit = _locate(pretrained, revision, subfolder)
     if local is None or (commit and not (local / "config.json").is_file()):
         return commit
     try:
@@ -280,26 +267,12 @@ def tokenizer_of(
     tokenizer: str, revision: str | None = None, subfolder: str | None = None
 ) -> str | None:
     """Return a hash of a tokenizer's files, or the commit of the hub; None without files."""
-    local, commit = _folder_or_commit(tokenizer, revision, subfolder)
+    local, commit = _locate(tokenizer, revision, subfolder)
     if local is None:
         return commit
     folder = local if local.is_dir() else local.parent
     files = [p for name in _TOKENIZER_FILES if (p := folder / name).is_file()]
     return hash_files(files) or commit
-
-
-def _folder_or_commit(
-    name: str, revision: str | None, subfolder: str | None
-) -> tuple[Path | None, str | None]:
-    """Return the folder of a model's small files, and its commit if it is on the hub."""
-    local = local_folder(name, subfolder)
-    if local is not None:
-        return local, None
-    commit = hub_commit(name, revision)
-    if commit is None:
-        return None, commit
-    folder = _snapshot(name.partition(":")[0], commit.removeprefix("hub:"))
-    return (folder / subfolder if folder and subfolder else folder), commit
 
 
 def _content(files: Iterable[tuple[str, int, str]]) -> str:
@@ -338,15 +311,11 @@ def file_digest(path: Path) -> str:
             return str(cached["digest"])
     except (OSError, ValueError, LookupError, TypeError):
         log.debug("the hash of %s is not known", path, exc_info=True)
+    log.info("hashing %s, %.1f GB", path.name, before[0] / 1e9)
     hashed = hashlib.sha256()
-    logged, done = time.monotonic(), 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
             hashed.update(chunk)
-            done += len(chunk)
-            if time.monotonic() - logged > 20:
-                logged = time.monotonic()
-                log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before[0], 1))
     digest = f"{SHA256}:{hashed.hexdigest()}"
     settled = time.time_ns() - max(before[1:3]) >= SETTLED_NS
     if settled and _state(path) == before:
@@ -362,10 +331,6 @@ def _state(path: Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
-#: Small files, one of which every model has.
-_PROBES = ("config.json", "params.json", "tokenizer_config.json", "adapter_config.json")
-
-
 def hub_commit(name: str, revision: str | None = None) -> str | None:
     """Return ``hub:`` and the commit of a model's revision on the hub.
 
@@ -375,18 +340,25 @@ def hub_commit(name: str, revision: str | None = None) -> str | None:
     revision = revision or "main"
     if _COMMIT.fullmatch(revision):
         return f"hub:{revision}"
-    from huggingface_hub import HfApi
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-
     # vLLM names one file of a repository of GGUF files as org/model:Q4_K_M.
     repository = name.partition(":")[0]
-    if not HF_HUB_OFFLINE:
-        try:
-            sha = HfApi().model_info(repository, revision=revision, timeout=10).sha
-        except Exception:  # no network, no such model, no permission: try the cache
-            log.debug("the hub did not return the commit of %s", name, exc_info=True)
-        else:
-            return f"hub:{sha}" if sha else None
+    info = _model_info(repository, revision)
+    if info is not None:
+        return f"hub:{info.sha}" if info.sha else None
     folder = _snapshot(repository, revision)
     commit = "" if folder is None else folder.name  # …/snapshots/<commit>
     return f"hub:{commit}" if _COMMIT.fullmatch(commit) else None
+
+
+def _model_info(repository: str, revision: str, **options: Any) -> Any:
+    """Return what the hub tells of a model's revision; None without a network or permission."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    if HF_HUB_OFFLINE:
+        return None
+    try:
+        return HfApi().model_info(repository, revision=revision, timeout=10, **options)
+    except Exception:
+        log.debug("the hub does not tell of %s", repository, exc_info=True)
+        return None

@@ -12,7 +12,6 @@ from lm_eval_bayes.harness.models.stored_texts import (
     LONG,
     UNCHANGED,
     Part,
-    StoredSignals,
     are_stored,
     part_of,
 )
@@ -141,9 +140,10 @@ def measured_columns(texts: Sequence[Any], responses: Sequence[Any]) -> dict[str
     texts : sequence of str
         The responses before the filter.
     responses : sequence
-        The same as the run holds them: signals of those in a store are read when they are written.
+        The same as the run holds them: signals of those in a store are None, and read when they
+        are written.
     """
     lengths = [len(str(text)) for text in texts]
     if are_stored(responses):
-        return {"lengths": array("q", lengths), "signals": StoredSignals(responses)}
+        return {"lengths": array("q", lengths), "signals": None}
     return {"lengths": lengths, **signal_columns(texts)}

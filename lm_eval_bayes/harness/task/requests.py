@@ -66,8 +66,8 @@ def build_requests(
     kwargs = checked_generation_kwargs(kwargs, n, name)
     prompts = [prompt_text(instance.args[0]) for instance in task._instances]
     evaluation = current_evaluation()
-    is_checked = evaluation is not None and getattr(evaluation.model, "checks_context", False)
-    kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name, is_checked)
+    model = evaluation.model if evaluation is not None else None
+    kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name, model)
     task.config.generation_kwargs = kwargs
     task._instances = [
         new_instance(

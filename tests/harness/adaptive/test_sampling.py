@@ -30,9 +30,6 @@ def seconds_of(seed):
 
 def sample_in_slots(self, requests, measure):
     """Sample as a server with a number of slots does, in virtual time."""
-    if not isinstance(requests, RequestStream):
-        yield from sample_at_once(self, requests, measure)
-        return
     now, running = NOW[0], []
     while True:
         while len(running) < SLOTS and (request := next(requests, None)) is not None:
@@ -47,9 +44,8 @@ def sample_in_slots(self, requests, measure):
 
 @pytest.fixture
 def slots(monkeypatch):
-    """Let the biased coin take a stream."""
+    """Let the biased coin sample several trials at once."""
     monkeypatch.setattr(CoinSampling, "sample", sample_in_slots)
-    monkeypatch.setattr(CoinSampling, "streams", True)
     monkeypatch.setattr(sampling, "WAIT_SHARE", 1e9)
     NOW[0] = 0.0
 
@@ -71,7 +67,7 @@ GOALS = [
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 def test_a_stream_counts_the_trials_of_rounds(tmp_path, slots, monkeypatch, goal):
     stream, samples = started(tmp_path, "stream", **goal)
-    monkeypatch.setattr(CoinSampling, "streams", False)
+    monkeypatch.setattr(CoinSampling, "sample", sample_at_once)
     rounds, same = started(tmp_path, "rounds", **goal)
     assert stream["results"] == rounds["results"]
     assert stream["configs"] == rounds["configs"]

@@ -97,6 +97,13 @@ class Tokenizer:
         return "</s>"
 
 
+#: What SGLang's SamplingParams is given.
+SETTINGS = {
+    *("temperature", "max_new_tokens", "max_tokens", "stop", "skip_special_tokens"),
+    "spaces_between_special_tokens",
+}
+
+
 class Engine:
     """Answers as the Engine of SGLang 0.5.23 does: a text and `meta_info` for each prompt."""
 
@@ -109,6 +116,7 @@ class Engine:
         self.calls.append(input_ids)
         outputs = []
         for tokens, params in zip(input_ids, sampling_params, strict=True):
+            assert set(params) <= SETTINGS
             assert params["temperature"] == 1.0
             count = self.rng.randrange(5, 16)
             long = count > 10
@@ -148,7 +156,7 @@ def test_sglang_reports_tokens_and_finish_reasons(sglang, tmp_path, batch_size):
         assert text.signals["finish_reason"] == ("length" if len(text) > 10 else "stop")
         assert text.signals["stop_reason"] == (None if len(text) > 10 else 7)
     assert len(set(texts)) > 9
-    assert lm._outputs == []
+    assert lm._outputs == {}
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def describe(path, fingerprint, n=0, temperature=0.6):
     sink = StoreSink.open(str(path), 0, "NORMAL", fingerprint)
     digest = sink.describe_model(fingerprint)
     if n:
-        sampling = sink.describe_sampling({"temperature": temperature, "top_p": 1.0})
-        key = TrialKey(digest, sink.describe_prompts(["What is 6 times 7?"])[0], sampling)
+        sampling = sink.store.describe_sampling({"temperature": temperature, "top_p": 1.0})
+        key = TrialKey(digest, sink.store.describe_prompts(["What is 6 times 7?"])[0], sampling)
         for i in range(n):
             sink.add(Trial(key, i, str(i)))
     sink.store.close()

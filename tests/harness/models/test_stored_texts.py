@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import weakref
 from array import array
 from types import SimpleNamespace
@@ -16,10 +17,10 @@ from lm_eval_bayes.harness.models import stored_texts, trial_stream
 from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.models.stored_texts import (
     QuestionTexts,
-    ResponsesInTurn,
     StoredText,
     StoredTexts,
     completions,
+    responses_in_turn,
 )
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
@@ -57,7 +58,7 @@ def both(folder, kind=RepeatedSamplingTask):
     stored = toy.evaluate(model, task(kind, PIPELINES))  # reads
     assert model.get_model_info()["trials"]["from_store"] == 12
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial_stream, "stay_in_store", lambda model, instances: False)
+        patch.setattr(RepeatedSamplingTask, "reads_stored_texts", False)
         return stored, toy.evaluate(model, task(kind, PIPELINES))
 
 
@@ -166,14 +167,14 @@ def test_classes_of_users_and_tasks_of_the_harness_get_strings(tmp_path):
 
 def test_equal_answers_are_still_warned_of(tmp_path, caplog):
     model = coin(tmp_path, p=1.0)
-    type(model).respond = lambda self, question, trial, prepared: "the answer is 2"
+    type(model).respond = lambda self, question, trial: "the answer is 2"
     toy.evaluate(model, task())
     assert "all 4 answers to every question are identical" in caplog.text
 
 
 def test_a_lone_surrogate_does_not_lose_the_file_of_samples(tmp_path):
     model = coin(tmp_path)
-    type(model).respond = lambda self, question, trial, prepared: f"{trial} \ud800 2"
+    type(model).respond = lambda self, question, trial: f"{trial} \ud800 2"
     lines = written(tmp_path / "out", toy.evaluate(model, task())["samples"])
     assert lines[0]["resps"] == [[f"{trial} ? 2" for trial in range(4)]]
     assert len(lines) == 3
@@ -201,42 +202,50 @@ class Sink:
         return {key: {n: self.trials[n] for n in numbers} for key, numbers in wanted.items()}
 
 
-def test_parts_of_texts_are_read_as_they_were():
+def question_of(sink, finish):
+    return QuestionTexts(sink, KEY, lambda trial: Completion(finish(trial.text), trial=trial), {})
+
+
+def test_responses_are_read_as_they_were():
     texts = ["  it is 2 ", "it is 4", "", "IT IS 6"]
     responses = ["it is 2", "it is 4", "", "it is 6"]
     sink = Sink(texts)
-    question = QuestionTexts(sink, KEY, {})
-    for number in (3, 1, 0):
-        question.add(sink.trials[number], Completion(responses[number]))
-    assert [number for number in range(-1, 5) if number in question] == [0, 1, 3]
-    question.add(sink.trials[2], Completion(responses[2]))
+    question = question_of(sink, lambda text: text.strip().lower())
+    assert [question.add(sink.trials[number]) for number in (3, 1, 0)] == [
+        responses[number] for number in (3, 1, 0)
+    ]
+    assert (question.numbers, question.n_empty, question.identical) == ({0, 1, 3}, 0, False)
+    question.add(sink.trials[2])
+    assert (question.numbers, question.n_empty) == ({0, 1, 2, 3}, 1)
     stored = StoredTexts(question, range(4))
     assert [str(text) for text in stored] == responses
     assert [str(text) for text in stored[1:3]] == responses[1:3]
     assert str(stored[-1]) == responses[-1]
     assert [str(text) for text in completions(list(stored))] == responses
+    assert pickle.loads(pickle.dumps(stored)) == responses
+    assert pickle.loads(pickle.dumps(stored[0])) == responses[0]
 
 
 def test_further_requests_begin_anew_or_do_not_count():
     first, second = SimpleNamespace(), SimpleNamespace()
     by_id = {id(first): ["a", "b"], id(second): ["c"]}
     requests = [first, second, first, second]
-    assert list(ResponsesInTurn(requests, by_id)) == ["a", "c", "b", "c"]
-    assert list(ResponsesInTurn(requests, by_id, further="")) == ["a", "c", "b", ""]
+    assert responses_in_turn(requests, by_id) == ["a", "c", "b", "c"]
+    assert responses_in_turn(requests, by_id, further="") == ["a", "c", "b", ""]
 
 
 def test_filtered_texts_are_logged_as_they_were():
     texts = [f"Let me see. {'so ' * 40}it is {n} " for n in range(4)]
     sink = Sink(texts)
-    question = QuestionTexts(sink, KEY, {})
-    for trial in sink.trials:
-        question.add(trial, Completion(trial.text))
+    question = question_of(sink, str)
     stored = StoredTexts(question, range(4))
     instance = SimpleNamespace(resps=stored)
     filtered = [texts[0], texts[1][12:], texts[2].upper(), "3", None, ["a", "b"]]
     logged = Responses((), instance, "all")
     logged.set_filtered(filtered, texts)
     assert [type(value) is str for value in logged] == [False, False, True, True, False, False]
-    sample = {"resps": [stored], "filtered_resps": [logged], "lengths": array("q", [1, 2])}
+    sample = {"resps": [stored], "filtered_resps": [logged], "signals": None}
+    sample["lengths"] = array("q", [1, 2])
     written = stored_texts.with_texts(sample)
+    assert written.pop("signals")["trial"] == [0, 1, 2, 3]
     assert written == {"resps": [texts], "filtered_resps": [filtered], "lengths": [1, 2]}

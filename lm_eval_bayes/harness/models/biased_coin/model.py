@@ -13,11 +13,11 @@ under ``config -> biased_coin -> true_score``.
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -27,23 +27,17 @@ from lm_eval.api.registry import register_model
 from scipy.special import ndtri
 
 from lm_eval_bayes import __version__
+from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.biased_coin.probabilities import (
-    Question,
-    as_number,
-    beta_probabilities,
-    file_probabilities,
-    fixed_probability,
+    law_of,
     probability_of,
+    success_probability,
     uniforms,
 )
-from lm_eval_bayes.harness.models.biased_coin.responses import (
-    measured,
-    response_text,
-    wrong_answers,
-)
+from lm_eval_bayes.harness.models.biased_coin.responses import response_text, wrong_answers
 from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
@@ -58,6 +52,23 @@ _LONGEST_ANSWER = 200
 DEFAULT_SEED = 1
 
 
+@dataclass(frozen=True)
+class Question:
+    """A question with its right answer, its wrong answers and the probability of the former."""
+
+    task: str
+    doc_id: int
+    prompt: str
+    gold: str
+    mistakes: tuple[str, ...]
+    p: float
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Task and prompt, which the draws depend on."""
+        return self.task, self.prompt
+
+
 @register_model("biased_coin")
 class BiasedCoinLM(LM):
     r"""A model that answers correctly with a known probability.
@@ -69,9 +80,7 @@ class BiasedCoinLM(LM):
     beta : str, optional
         ``a:b`` with a, b > 0: every question draws its own from Beta(a, b). The draw
         depends on seed, task and prompt alone, not on request, ``--limit`` or rank.
-    file : str, optional
-        A .jsonl file of probabilities, see `file_probabilities` of :mod:`.probabilities`.
-        Exactly one of p, beta and file must be given.
+        Exactly one of p and beta must be given.
     seed : int, default 1
         Seeds everything. Trial i of a question draws from a digest of seed, task,
         prompt and i. The key of a stored trial has no task, as that of a language model: another
@@ -119,7 +128,6 @@ class BiasedCoinLM(LM):
         self,
         p: float | None = None,
         beta: str | None = None,
-        file: str | None = None,
         seed: int = DEFAULT_SEED,
         boxed: float = 1.0,
         answer_field: str = "answer",
@@ -127,39 +135,24 @@ class BiasedCoinLM(LM):
         **others: Any,
     ) -> None:
         super().__init__()
-        unknown = sorted(set(others) - _IGNORED)
-        if unknown:
+        for name in sorted(set(others) - _IGNORED):
             sentence = (
-                f"biased_coin has no argument `{unknown[0]}`; "
-                "its arguments are p, beta, file, seed, boxed, answer_field and seconds"
+                f"biased_coin has no argument `{name}`; "
+                "its arguments are p, beta, seed, boxed, answer_field and seconds"
             )
-            raise ModelConfigError(sentence, "unknown-key", unknown[0], others[unknown[0]])
+            raise ModelConfigError(sentence, "unknown-key", name, others[name])
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ModelConfigError.of("seed", "type", "be an integer", seed)
         if not isinstance(answer_field, str) or not answer_field:
             rule = "be the name of a field"
             raise ModelConfigError.of("answer_field", "type", rule, answer_field)
-        given = {"p": p, "beta": beta, "file": file}
-        named = [name for name, value in given.items() if value is not None]
-        if len(named) != 1:
-            sentence = (
-                "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
-                f"(file=p.jsonl); got {' and '.join(named) or 'none of them'}"
-            )
-            raise ModelConfigError(sentence, "conflict", "p, beta, file", tuple(named))
-        if p is not None:
-            self.probabilities = fixed_probability(p)
-        elif beta is not None:
-            self.probabilities = beta_probabilities(beta, seed)
-        else:
-            self.probabilities = file_probabilities(file)
-        self.seed = seed
-        self.boxed = probability_of(boxed, "boxed")
-        self.answer_field = answer_field
-        number = as_number(seconds)
-        if number is None or not 0.0 <= number < math.inf:
+        mean_s = as_real(seconds)
+        if mean_s is None or not 0.0 <= mean_s < math.inf:
             raise ModelConfigError.of("seconds", "range", "be a number of at least 0", seconds)
-        self.seconds = number
+        self.law = law_of(p, beta)
+        self.seed, self.answer_field, self.seconds = seed, answer_field, mean_s
+        self.boxed = probability_of(boxed, "boxed")
+        self._questions: dict[tuple[str, int, str], Question] = {}
         self._true_p: dict[str, dict[str, float]] = {}
         self._unconfirmed: set[str] = set()
 
@@ -176,63 +169,65 @@ class BiasedCoinLM(LM):
         Raises
         ------
         ModelConfigError
-            If a question has no final answer or no probability. Raised before the first response.
+            If a question has no final answer. Raised before the first response.
         """
-        questions = [question_of(request) for request in requests]
-        prepared = self.prepared(requests)
-        self.record_truth(requests, prepared)
-
+        self.record_truth(requests)
         # Trials are counted by prompt, so that a question which occurs twice in a
         # task does not get the same draws twice.
         trials: Counter[tuple[str, str]] = Counter()
         responses: list[str] = []
-        for question in questions:
-            time.sleep(self.time_of(question, trials[question.id]))
-            text = self.respond(question, trials[question.id], prepared[question])
-            responses.append(Completion(text, measured(question.prompt, text)))
+        for question in map(self.question_of, requests):
+            responses.append(Completion(*self.answer(question, trials[question.id])))
             trials[question.id] += 1
         return responses
 
-    def prepared(
-        self, requests: Sequence[Instance]
-    ) -> dict[Question, tuple[str, tuple[str, ...], float]]:
-        """Return each question's correct answer, wrong answers and success probability.
+    def question_of(self, request: Instance) -> Question:
+        """Return the question of a request.
 
         Raises
         ------
         ModelConfigError
-            If a question has no final answer or no probability.
+            If it has no final answer.
         """
-        prepared: dict[Question, tuple[str, tuple[str, ...], float]] = {}
-        for request in requests:
-            question = question_of(request)
-            if question not in prepared:
-                gold = self._gold(question, request.doc)
-                key = ("mistakes", self.seed, question.task, question.prompt)
-                mistakes = wrong_answers(gold, int(uniforms(*key)[0] * 8))
-                prepared[question] = gold, mistakes, self.probabilities.of(question)
-        return prepared
+        key = task, _, prompt = str(request.task_name), request.doc_id, str(request.args[0])
+        if key not in self._questions:
+            gold = self._gold(request)
+            turn = int(uniforms("mistakes", self.seed, task, prompt)[0] * 8)
+            p = success_probability(self.law, self.seed, task, prompt)
+            self._questions[key] = Question(*key, gold, wrong_answers(gold, turn), p)
+        return self._questions[key]
 
-    def respond(
-        self, question: Question, trial: int, prepared: tuple[str, tuple[str, ...], float]
-    ) -> str:
-        """Write the response to one trial of a question, from what `prepared` returns for it."""
-        return response_text(
-            uniforms("trial", self.seed, *question.id, trial), *prepared, self.boxed
-        )
+    def answer(self, question: Question, trial: int) -> tuple[str, dict[str, Any]]:
+        """Write the response to one trial of a question; return it and what was measured.
+
+        Words count as tokens; there are no log-probabilities.
+        """
+        text = self.respond(question, trial)
+        measured: dict[str, Any] = {
+            "prompt_tokens": len(question.prompt.split()),
+            "completion_tokens": len(text.split()),
+            "finish_reason": "stop",
+        }
+        if self.seconds:
+            measured["generated_s"] = self.time_of(question, trial)
+            time.sleep(measured["generated_s"])
+        return text, measured
+
+    def respond(self, question: Question, trial: int) -> str:
+        """Return the text of one trial of a question."""
+        drawn = uniforms("trial", self.seed, *question.id, trial)
+        return response_text(drawn, question.gold, question.mistakes, question.p, self.boxed)
 
     def time_of(self, question: Question, trial: int) -> float:
         """Return how many seconds a trial takes; their mean is `seconds`."""
-        if not self.seconds:
-            return 0.0
         of_question = uniforms("time", self.seed, *question.id)[0]
         of_trial = uniforms("time", self.seed, *question.id, trial)[0]
         # a half step inside (0, 1), where the quantiles are finite
         z, z_trial = (float(ndtri(u + 2.0**-54)) for u in (of_question, of_trial))
         return self.seconds * math.exp(0.8 * z + 0.6 * z_trial - 0.5 * (0.8**2 + 0.6**2))
 
-    def _gold(self, question: Question, doc: dict[str, Any]) -> str:
-        where = f"question {question.doc_id} of task {question.task}"
+    def _gold(self, request: Instance) -> str:
+        doc, where = request.doc, f"question {request.doc_id} of task {request.task_name}"
         if self.answer_field not in doc:
             sentence = (
                 f"{where} has no field `{self.answer_field}`; pass answer_field= with the field "
@@ -253,27 +248,28 @@ class BiasedCoinLM(LM):
             raise ModelConfigError(sentence, "format", self.answer_field, gold)
         return text
 
-    def record_truth(
-        self,
-        requests: Sequence[Instance],
-        prepared: Mapping[Question, tuple[str, tuple[str, ...], float]],
-    ) -> None:
+    def record_truth(self, requests: Sequence[Instance]) -> None:
         """Record the success probability of every question, of all ranks, and log the score.
 
         It is the true score where the task's grader gives 1 to a right response to the task's
         first question and 0 to a wrong one.
+
+        Raises
+        ------
+        ModelConfigError
+            If a question has no final answer.
         """
-        own = [(question.task, str(question.doc_id), p) for question, (_, _, p) in prepared.items()]
+        self._questions = {}
+        first: dict[str, tuple[Question, Any]] = {}
+        for request in requests:
+            question = self.question_of(request)
+            first.setdefault(question.task, (question, request.doc))
+        own = [(q.task, str(q.doc_id), q.p) for q in self._questions.values()]
         ranks = self.gather_object(own, dst=0) if self.world_size > 1 else [own]
         self._true_p = {}
         for task, doc_id, p in chain.from_iterable(ranks or []):
             self._true_p.setdefault(task, {})[doc_id] = p
-        first = {str(request.task_name): request for request in reversed(requests)}
-        self._unconfirmed = {
-            task
-            for task, request in first.items()
-            if not self._is_confirmed(request, prepared[question_of(request)])
-        }
+        self._unconfirmed = {task for task, pair in first.items() if not self._is_confirmed(*pair)}
         for task, score in self._true_scores().items():
             log.info(
                 "%s: the true score of trials that are sampled for this task, which their interval "
@@ -288,23 +284,23 @@ class BiasedCoinLM(LM):
                 task,
             )
 
-    def _is_confirmed(
-        self, request: Instance, prepared: tuple[str, tuple[str, ...], float]
-    ) -> bool:
+    def _is_confirmed(self, question: Question, doc: Any) -> bool:
         """Return whether the task grades right and wrong responses as this model means them."""
-        evaluation, task = current_evaluation(), str(request.task_name)
-        if evaluation is None or task not in evaluation.tasks:
+        evaluation = current_evaluation()
+        if evaluation is None or question.task not in evaluation.tasks:
             return True  # there is no grader
-        gold, mistakes, _ = prepared
-        forms = [form for form in (0.0, 1.0 - 2**-53) if (form < self.boxed) == (form == 0.0)]
+        # the forms of responses that this model writes: with a box, without one
+        forms = [0.0] * (self.boxed > 0.0) + [1.0 - 2**-53] * (self.boxed < 1.0)
         return all(
             score == p
             for form in forms
             for p in (1.0, 0.0)
             for score in evaluation.grades(
-                task,
-                request.doc,
-                response_text((0.0, 0.0, form, 0.0), gold, mistakes, p, self.boxed),
+                question.task,
+                doc,
+                response_text(
+                    (0.0, 0.0, form, 0.0), question.gold, question.mistakes, p, self.boxed
+                ),
             )
         )
 
@@ -330,10 +326,10 @@ class BiasedCoinLM(LM):
             "biased_coin": {
                 "seed": self.seed,
                 "boxed": self.boxed,
-                "law": self.probabilities.parameters,
+                "law": self.law,
                 "true_score": self._true_scores(),
                 "questions": {task: len(p) for task, p in self._true_p.items()},
-                "true_p": copy.deepcopy(self._true_p),
+                "true_p": {task: dict(p) for task, p in self._true_p.items()},
             }
         }
 
@@ -360,11 +356,6 @@ class BiasedCoinLM(LM):
     loglikelihood_rolling = loglikelihood
 
 
-def question_of(request: Instance) -> Question:
-    """Return the question of a request."""
-    return Question(str(request.task_name), request.doc_id, str(request.args[0]))
-
-
 class CoinSampling(SamplingMixin):
     """How `--model trials` samples from `biased_coin`."""
 
@@ -374,21 +365,17 @@ class CoinSampling(SamplingMixin):
 
     def notice(self, requests: Sequence[Any]) -> None:
         """Record the true score of all questions, also of those whose trials are stored."""
-        self.record_truth(requests, self.prepared(requests))
+        self.record_truth(requests)
 
     def sample(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+        self, requests: Iterable[TrialRequest | None], measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
-        """Yield the trials in the order of the requests."""
-        prepared = self.prepared([request.instance for request in requests])
+        """Yield the trials in the order of the requests, until there is none at present."""
         for request in requests:
-            question = question_of(request.instance)
-            text = self.respond(question, request.trial, prepared[question])
-            measurements = measured(request.prompt, text)
-            if self.seconds:
-                measurements["generated_s"] = self.time_of(question, request.trial)
-                time.sleep(measurements["generated_s"])
-            yield request, request.result(text, signals={}, **measurements)
+            if request is None:
+                return
+            text, measured = self.answer(self.question_of(request.instance), request.trial)
+            yield request, request.result(text, signals={}, **measured)
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return no stop strings: they are ignored."""
@@ -398,7 +385,7 @@ class CoinSampling(SamplingMixin):
         """Return the settings that the responses depend on."""
         return {
             "backend": "biased_coin",
-            "law": self.probabilities.parameters,
+            "law": self.law,
             "seed": self.seed,
             "boxed": self.boxed,
             "answer_field": self.answer_field,

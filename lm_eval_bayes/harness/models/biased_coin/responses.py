@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from decimal import Decimal
-from typing import Any
 
 # No digits here: a grader that reads prose must find one number, the answer.
 _OPENINGS = (
@@ -24,6 +24,7 @@ _SENTENCES = (
 #: The share of each of a question's wrong answers among its wrong responses. They are
 #: unequal, so that one wrong answer can win a majority vote.
 SHARES = (8 / 15, 4 / 15, 2 / 15, 1 / 15)
+_BOUNDS = (8 / 15, 12 / 15, 14 / 15)
 
 _INTEGER = re.compile(r"[+-]?(\d{1,100}|\d{1,3}(,\d{3})+)")
 _DECIMAL = re.compile(r"[+-]?(\d{1,50}\.\d{0,50}|\.\d{1,50})")
@@ -32,7 +33,6 @@ _LETTER = re.compile(r"[A-J]")
 _BRACKETED = re.compile(
     r"(?P<body>(\\left)?(\(|\[|\\\{).*,.*?)(?P<close>(\\right)?(\)|\]|\\\}))", re.S
 )
-
 #: Words, such as a name: no digits, and nothing that LaTeX is made of.
 _WORDS = re.compile(r"(?=.*[^\W\d_]{2})[^\d_^=+<>|/\\{}()\[\]$]+", re.S)
 
@@ -79,7 +79,13 @@ def wrong_answers(gold: str, turn: int = 0) -> tuple[str, ...]:
     ('elsewhere', 'somebody', 'sometimes', 'another')
     """
     if _INTEGER.fullmatch(gold):
-        candidates = _near_integers(int(gold.replace(",", "")))
+        value = int(gold.replace(",", ""))
+        # a count stays a count, and a contest's three-digit answer keeps to three digits
+        candidates = [
+            str(near)
+            for near in (value + step for step in _STEPS)
+            if (near >= 0 or value < 0) and (abs(near) <= 999 or abs(value) > 999)
+        ]
     elif _DECIMAL.fullmatch(gold):
         candidates = [format(Decimal(gold) + step, "f") for step in _STEPS]
     elif _LETTER.fullmatch(gold):
@@ -90,38 +96,11 @@ def wrong_answers(gold: str, turn: int = 0) -> tuple[str, ...]:
     elif "infty" in gold:
         candidates = [str(step) for step in _STEPS]
     else:
-        candidates = [_moved(gold, step) for step in _STEPS]
+        bracketed = _BRACKETED.fullmatch(gold)
+        body, close = (bracketed["body"], bracketed["close"]) if bracketed else (gold, "")
+        candidates = [f"{body}{step:+d}{close}" for step in _STEPS]
     turn %= len(candidates)
     return tuple((candidates[turn:] + candidates[:turn])[: len(SHARES)])
-
-
-def _near_integers(value: int) -> list[str]:
-    # A count stays a count and a contest's three-digit answer keeps to three digits.
-    top = 999 if abs(value) <= 999 else None
-    near = [value + step for step in _STEPS]
-    return [str(v) for v in near if (v >= 0 or value < 0) and (top is None or abs(v) <= top)]
-
-
-def _moved(gold: str, step: int) -> str:
-    bracketed = _BRACKETED.fullmatch(gold)
-    if bracketed:
-        return f"{bracketed['body']}{step:+d}{bracketed['close']}"
-    return f"{gold}{step:+d}"
-
-
-def pick(answers: tuple[str, ...], u: float) -> str:
-    """Pick one of four answers by its share, from a number u in [0, 1).
-
-    Examples
-    --------
-    >>> pick(("a", "b", "c", "d"), 0.5), pick(("a", "b", "c", "d"), 0.99)
-    ('a', 'd')
-    """
-    for answer, share in zip(answers, SHARES, strict=True):
-        if u < share:
-            return answer
-        u -= share
-    return answers[-1]
 
 
 def response_text(
@@ -147,19 +126,10 @@ def response_text(
         The probability that the answer is in ``\boxed{}``.
     """
     coin, mistake, box, words = uniforms
-    answer = gold if coin < p else pick(mistakes, mistake)
+    answer = gold if coin < p else mistakes[bisect(_BOUNDS, mistake)]
     which = int(words * len(_OPENINGS) * len(_SENTENCES))
     opening, step = _OPENINGS[which % len(_OPENINGS)], _SENTENCES[which // len(_OPENINGS)]
     if box < boxed:
         return f"{opening} {step} Therefore the final answer is $\\boxed{{{answer}}}$."
     # The wording that math graders look for without a box.
     return f"{opening} {step} Therefore, the final answer is ${answer}$. I hope it is correct."
-
-
-def measured(prompt: str, text: str) -> dict[str, Any]:
-    """Return the measurements of a trial. Words count as tokens; there are no log-probabilities."""
-    return {
-        "prompt_tokens": len(prompt.split()),
-        "completion_tokens": len(text.split()),
-        "finish_reason": "stop",
-    }

@@ -47,8 +47,6 @@ class HFSampling(LazyWeights):
     Weights are loaded at the first use, so a run whose trials are all stored loads none.
     """
 
-    streams = True
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._generation_config = generation_config_of(self.config, self.given)

@@ -79,7 +79,6 @@ class OpenAISampling(SamplingMixin):
     """
 
     takes_seed = True
-    streams = True
 
     def __init__(
         self, *args: Any, endpoint: str | None = None, seeds: str | None = None, **kwargs: Any

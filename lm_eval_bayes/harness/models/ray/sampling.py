@@ -35,7 +35,6 @@ class RaySampling(SamplingMixin):
         :func:`~lm_eval_bayes.harness.models.ray.resources.worker_resources`.
     """
 
-    streams = True
     samples_elsewhere = True
 
     def __init__(

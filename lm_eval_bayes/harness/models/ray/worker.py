@@ -190,10 +190,9 @@ class Session:
         ]
 
     def sampled_by(self, model: Any) -> Iterator[tuple[TrialRequest, Trial]]:
-        """Yield trials of waiting requests: as a stream, or of as many as there are slots."""
+        """Yield trials of waiting requests."""
         self.measured.clear()
-        requests = WaitingRequests(self) if model.streams else self.next_requests(model.slots)
-        with closing(model.sample(requests, self.measured)) as sampled:
+        with closing(model.sample(WaitingRequests(self), self.measured)) as sampled:
             yield from sampled
 
     def add(self, number: int, trial: Trial) -> None:

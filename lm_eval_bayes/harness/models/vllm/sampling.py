@@ -51,7 +51,6 @@ class VLLMSampling(SamplingMixin):
     is computed in pieces kills vLLM's CPU engine.
     """
 
-    streams = True
     takes_seed = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -10,7 +10,6 @@ from _support.trial_requests import trial_request
 from _support.waiting import PATIENCE_S
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.interface import SamplingMixin
 from lm_eval_bayes.harness.models.ray.messages import WorkerRequest, question_of
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 
@@ -104,31 +103,6 @@ def test_a_dead_engine_is_no_configuration_error(folder):
     worker.give(2, [request_for(0)])
     failure = worker.take(2).failure
     assert (failure.kind, failure.fatal) == ("TaskConfigError", True)
-
-
-class Lists(SamplingMixin):
-    """A backend of five slots that takes lists."""
-
-    slots, streams = 5, False
-
-    def __init__(self):
-        self.batches = []
-
-    def sample(self, requests, measure):
-        self.batches.append([request.index for request in requests])
-        for request in requests:
-            yield request, request.result(str(request.seed))
-
-
-def test_backends_without_streams_get_lists_of_as_many_as_they_have_slots():
-    worker = worker_of(Lists())
-    worker.begin(1, QUESTIONS)
-    worker.give(1, [request_for(n, n % 2) for n in range(7)])
-    assert len(taken(worker, 1, 7)) == 7
-    assert worker._model.batches == [[0, 1, 2, 3, 4], [5, 6]]
-    worker.cancel(1)
-    worker._thread.join(PATIENCE_S)
-    assert not worker._thread.is_alive()
 
 
 # -- the driver -----------------------------------------------------------------------------------
