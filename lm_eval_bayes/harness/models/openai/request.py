@@ -218,7 +218,7 @@ class Payloads:
             self._check_kwargs(request.kwargs)
             not_sent = self.stops_not_sent(request.kwargs)
             if not_sent:
-                message = "a chat is sent with at most four stop strings; %s cut its text afterwards"
+                message = "a chat has at most four stop strings in a request; %s cut it afterwards"
                 warn_once("stops", message, join_words(list(map(repr, not_sent))))
             if self.measures and self.tempers(request):
                 message = "completion_bpt is not recorded: SGLang's bits depend on the temperature"

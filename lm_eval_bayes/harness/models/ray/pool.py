@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import format_duration, one_line, plural
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
@@ -32,6 +33,9 @@ DEATHS_IN_A_ROW = 5
 
 #: Seconds between looks at the stream's end.
 _TICK_S = 0.1
+
+#: A worker answers at least every second. Seconds after which one that does not counts as dead.
+_HANGS_S = 600.0
 
 #: The most characters of an exception's message that are shown.
 _LONGEST = 400
@@ -59,6 +63,8 @@ class Seat:
         The session that the worker has begun.
     deaths : int
         How often in a row it died without returning a trial.
+    silent_s : float
+        For how many seconds the worker has not answered a call for trials.
     """
 
     number: int
@@ -68,6 +74,7 @@ class Seat:
     description: WorkerDescription | None = None
     session: int = 0
     deaths: int = 0
+    silent_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -116,11 +123,12 @@ class Pool:
         for number in range(len(self.seats), min(self.workers, trials)):
             self.seats.append(Seat(number))
             self.start(self.seats[-1])
-            log.info("worker %d loads the model once it has %s", number + 1, self.resources)
+            log.info("worker %d loads the model as soon as it has %s", number + 1, self.resources)
 
     def start(self, seat: Seat) -> None:
         """Start a worker; it begins as soon as the cluster has room for it."""
-        seat.worker, seat.loading = self.cluster.start(self._setup, self.resources), True
+        seat.worker = self.cluster.start(self._setup, self.resources)
+        seat.loading, seat.silent_s = True, 0.0
         seat.call = self.cluster.call(seat.worker, "describe")
 
     def check_model(self, seat: Seat, description: WorkerDescription) -> None:
@@ -167,6 +175,7 @@ class Session:
         self._pool, self._cluster, self._requests = pool, pool.cluster, requests
         self._number = next(pool.sessions)
         self._schedule = Schedule(requests)
+        self._looked = time.monotonic()
         self._to_measure = set(measure)
         self._measuring: set[int] = set()
         questions = {_question_id(r): question_of(r) for r in reversed(requests.questions)}
@@ -187,6 +196,7 @@ class Session:
                 calls = {seat.call: seat for seat in self._pool.seats if seat.call is not None}
                 for call in self._cluster.wait(list(calls), _TICK_S):
                     yield from self._answered(calls[call])
+                self._replace_hanging()
                 if self._requests.ended:
                     self._schedule.end()
         finally:
@@ -225,7 +235,7 @@ class Session:
 
     def _answered(self, seat: Seat) -> Iterator[Sampled]:
         """Handle the answer of a worker, and yield the trials that came with it."""
-        call, seat.call = seat.call, None
+        call, seat.call, seat.silent_s = seat.call, None, 0.0
         try:
             answer = self._cluster.result(call)
         except Exception as error:
@@ -246,6 +256,16 @@ class Session:
         for request, trial in finished:
             if request is not None:
                 yield request, trial
+
+    def _replace_hanging(self) -> None:
+        """Replace workers that do not answer."""
+        now = time.monotonic()
+        # at most a second for each look, since this process may have been stopped as well
+        elapsed, self._looked = min(now - self._looked, 1.0), now
+        for seat in self._pool.seats:
+            seat.silent_s += 0.0 if seat.loading or seat.call is None else elapsed
+            if seat.silent_s >= _HANGS_S:
+                self._failed(seat, WorkerDiedError(f"no answer for {format_duration(_HANGS_S)}"))
 
     def _failed(self, seat: Seat, error: Exception) -> None:
         """Put the requests of a worker back, and start another one in its place.

@@ -2,7 +2,9 @@
 
 import contextlib
 import itertools
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from _support.errors import refused
@@ -108,6 +110,47 @@ def test_workers_that_die_lose_and_double_nothing(cluster, tmp_path, monkeypatch
     assert len(deaths) >= 8
     assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
     assert lm.get_model_info()["trials"]["generated"] == 6 * QUESTIONS
+
+
+def test_the_trials_of_a_worker_that_does_not_answer_go_to_others(
+    cluster, tmp_path, monkeypatch, caplog
+):
+    """The first worker with a request hangs, as a process that is stopped does."""
+    for name, value in {"_HANGS_S": 0.6, "DEATHS_IN_A_ROW": 100}.items():
+        monkeypatch.setattr(f"lm_eval_bayes.harness.models.ray.pool.{name}", value)
+    monkeypatch.setattr("lm_eval_bayes.harness.models.ray.worker.PATIENCE_S", 0.02)
+    hanging, over = [], threading.Event()
+
+    class HangingWorker(TrialWorker):
+        def sample(self, session, requests, questions=None):
+            if not hanging:
+                hanging.append(self)
+            if self in hanging:
+                over.wait()
+            return super().sample(session, requests, questions)
+
+    clusters = cluster(kind=HangingWorker)
+    try:
+        lm = coin(tmp_path)
+        texts = lm.generate_until(instances(6), disable_tqdm=True)
+    finally:
+        over.set()
+    assert hanging[0] in clusters[0].killed
+    assert "(no answer for 0.6 s)" in caplog.text
+    alone = coin(tmp_path, "alone", executor=None)
+    assert texts == alone.generate_until(instances(6), disable_tqdm=True)
+    assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
+
+
+def test_time_in_which_the_driver_was_stopped_is_no_silence(cluster, tmp_path, monkeypatch):
+    """Clocks that jump by an hour at every look make no worker a hanging one."""
+    clock = itertools.count(0.0, 3600.0)
+    pool = "lm_eval_bayes.harness.models.ray.pool"
+    monkeypatch.setattr(f"{pool}.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    clusters = cluster()
+    lm = coin(tmp_path, seconds=0.005)
+    lm.generate_until(instances(6), disable_tqdm=True)
+    assert clusters[0].killed == []
 
 
 def test_a_worker_that_dies_again_and_again_ends_the_run(cluster, tmp_path):
