@@ -20,8 +20,8 @@ from lm_eval_bayes.runs.model_arguments import as_json, identity
 
 log = get_logger(__name__)
 
-#: Arguments with which the harness does more than to read files at its own time.
-_EAGER = ("device_map", "peft", "autogptq", "gptqmodel")
+#: Arguments with which the harness does more than to read the files of one commit.
+_EAGER = ("device_map", "peft", "delta", "autogptq", "gptqmodel")
 
 #: Arguments of the backend that other entries cover, or that do not change the distribution.
 _COVERED = (
@@ -36,8 +36,8 @@ class LazyWeights(SamplingMixin):
     """A mixin before the harness's `HFLM` that postpones loading the weights.
 
     Configuration and tokenizer are loaded at once, for chat templates, lengths and rank. The
-    weights are loaded at once too with several processes, a device map, an adapter or GPTQ; never
-    where other processes sample.
+    weights are loaded at once too with several processes, a device map, an adapter, a delta or
+    GPTQ; never where other processes sample.
     """
 
     #: Loads the weights, once all else is there.

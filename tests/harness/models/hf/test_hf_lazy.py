@@ -57,7 +57,7 @@ def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-@pytest.mark.parametrize("given", [{"device_map": "cpu"}, {"peft": "adapter"}])
+@pytest.mark.parametrize("given", [{"device_map": "cpu"}, {"peft": "a"}, {"delta": "a"}])
 def test_what_is_more_than_reading_files_is_done_at_once(folder, given, monkeypatch):
     loaded = []
     monkeypatch.setattr(HFLM, "_create_model", lambda self, **given: loaded.append(given))
