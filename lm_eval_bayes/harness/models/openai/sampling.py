@@ -382,7 +382,7 @@ class OpenAISampling(SamplingMixin):
             rule = f"give different texts at {host}, which caches answers or has one fixed seed"
             raise ModelConfigError.of("seeds", "unsupported", rule, "one text for all of them")
         elif verdict is Verdict.IGNORED and self.seeded:
-            rule = f"be ignored, to sample without seeds at {host}, which ignores or refuses them"
+            rule = f"be given as seeds=ignored for {host}, which ignores or refuses seeds"
             raise ModelConfigError.of("seeds", "unsupported", rule, None)
 
     def _short_text(self, request: TrialRequest, prompt: str, seed: int) -> str:
