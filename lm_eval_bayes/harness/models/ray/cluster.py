@@ -194,7 +194,8 @@ class RayCluster:
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            text = f"{error!r}\n{error}"
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
             # of a start that failed, the last line is the exception
             reason = next((line for line in lines if line.startswith(_DEAD)), lines[-1])
             cause = reason.removeprefix(_DEAD).partition(" Worker exit type")[0].rstrip(".")
