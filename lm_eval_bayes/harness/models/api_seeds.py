@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import RepeatedInstance
 from lm_eval_bayes.harness.models.interface import prompt_text
@@ -111,9 +110,9 @@ def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[str, str]:
 
 @contextmanager
 def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
-    if getattr(model, "_batch_size", 1) > 1:
-        rule = "be 1 for trials over an API, where one seed serves a batch (see num_concurrent)"
-        raise TaskConfigError.of("batch_size", "conflict", rule, model._batch_size)
+    from lm_eval_bayes.harness.models.openai.request import check_batch_size
+
+    check_batch_size(model)
     keys = _prompt_keys(model, requests)
     issued: Counter[str] = Counter()
 

@@ -10,7 +10,7 @@ from _support.errors import refused
 from _support.toy import evaluate, toy_config
 from lm_eval.models import api_models, openai_completions
 
-from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models import api_seeds
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -100,7 +100,7 @@ def test_requests_of_other_tasks_keep_the_harness_seed(monkeypatch):
 
 
 def test_batches_are_refused(monkeypatch):
-    with refused("batch_size", "conflict", 4, error=TaskConfigError):
+    with refused("batch_size", "conflict", 4, error=ModelConfigError):
         run(monkeypatch, Server(), batch_size=4)
 
 

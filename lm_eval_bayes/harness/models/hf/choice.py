@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes._util.hashing import sha256_text
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.models.generation_settings import is_neutral
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,17 +34,27 @@ _WARPERS = (
 #: The settings that are applied here and not by `generate`.
 APPLIED = ("do_sample", *(name for name, _, _ in _WARPERS))
 
+#: Settings that ask for several sequences.
+_SEVERAL = ("num_beams", "num_return_sequences")
+
 
 def warpers(settings: Mapping[str, Any]) -> list[Any] | None:
     """Return the warpers of generation settings; None if they are greedy.
 
     Raises
     ------
+    TaskConfigError
+        If `generate` has no such setting, or it asks for several sequences.
     TypeError, ValueError
         If transformers refuses a value.
     """
     import transformers
 
+    for name, value in settings.items():
+        known = hasattr(transformers.GenerationConfig(), name) and name not in _SEVERAL
+        if not known and not is_neutral(name, value):
+            rule = "be a setting of transformers' generate for one sequence"
+            raise TaskConfigError.of(name, "unsupported", rule, value)
     if settings["temperature"] == 0:
         return None
     return [

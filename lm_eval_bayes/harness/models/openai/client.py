@@ -132,27 +132,15 @@ class TrialClient:
         if missing:
             self.warn_once("missing", "the server sends no %s", join_words(missing, "or"))
         if "content_missing" in signals:
-            self.warn_once(
-                "content",
-                "the server sent an answer without content, which counts as an empty one; a "
-                "reasoning model at its max_gen_toks does that",
-            )
+            message = "an answer without content counts as empty (cut off while reasoning?)"
+            self.warn_once("content", message)
         if signals.get("prompt_truncated"):
-            self.warn_once(
-                "truncated",
-                "the server truncates prompts: it read fewer tokens than were sent (%s of %s)",
-                trial.prompt_tokens,
-                token_count(self.messages[request.prompt]),
-            )
+            tokens = trial.prompt_tokens, token_count(self.messages[request.prompt])
+            self.warn_once("truncated", "the server truncates prompts: it read %s of %s", *tokens)
         limit, used = request.kwargs["max_gen_toks"], trial.completion_tokens
         if trial.finish_reason == "length" and used is not None and used < limit:
-            self.warn_once(
-                "length",
-                "the server ended an answer for its length after %d tokens of max_gen_toks=%d: its "
-                "own limit is lower",
-                used,
-                limit,
-            )
+            message = "the server ended an answer at a length of its own: %d of max_gen_toks=%d"
+            self.warn_once("length", message, used, limit)
         return replace(
             trial,
             seed=trial.seed if self.payloads.seeded else None,

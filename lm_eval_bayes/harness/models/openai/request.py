@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.http import RequestFailed
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes._util.validation import check_positive
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
@@ -167,14 +168,9 @@ class Payloads:
                 if sent[name] in values:
                     values.remove(sent[name])
                     if not values:
-                        log.warning(
-                            "the server refuses `%s`, so %s (%s)",
-                            name,
-                            "completion_bpt is not recorded"
-                            if name == "logprobs"
-                            else "it is left out, and a default of the server would apply",
-                            failure,
-                        )
+                        bits = "completion_bpt is not recorded"
+                        lost = bits if name == "logprobs" else "a default of its own may apply"
+                        log.warning("the server refuses `%s`, so %s (%s)", name, lost, failure)
                 return True
         return False
 
@@ -222,19 +218,11 @@ class Payloads:
             self._check_kwargs(request.kwargs)
             not_sent = self.stops_not_sent(request.kwargs)
             if not_sent:
-                warn_once(
-                    "stops",
-                    "the harness sends at most four stop strings with a chat (to some models "
-                    "none), so %s cut the answers afterwards",
-                    ", ".join(map(repr, not_sent)),
-                )
+                message = "a chat has at most four stop strings in a request; %s cut it afterwards"
+                warn_once("stops", message, join_words(list(map(repr, not_sent))))
             if self.measures and self.tempers(request):
-                warn_once(
-                    "tempered",
-                    "completion_bpt is not recorded: SGLang's log-probabilities are those of the "
-                    "request's temperature, %s, and the signal is of temperature 1",
-                    request.kwargs.get("temperature"),
-                )
+                message = "completion_bpt is not recorded: SGLang's bits depend on the temperature"
+                warn_once("tempered", message)
 
     def _check_prompt(self, request: TrialRequest) -> None:
         if len(getattr(request.instance, "args", ())) > 2:
@@ -244,22 +232,16 @@ class Payloads:
             raise TaskConfigError.of("prompt", "empty", "hold text to be sent to a server", "")
         chat = not isinstance(request.context, str)
         if self.chat and not chat:
-            sentence = f"{self.backend} needs --apply_chat_template; got a prompt of plain text"
-            raise TaskConfigError(sentence, "type", "prompt", request.context)
+            rule = f"be a chat for {self.backend} (--apply_chat_template)"
+            raise TaskConfigError.of("prompt", "type", rule, request.context)
         if chat and not self.chat:
-            sentence = (
-                f"{self.backend} cannot send a chat's messages; use local-chat-completions, "
-                "or name a Hugging Face tokenizer, whose chat template makes a text of them"
-            )
-            raise TaskConfigError(sentence, "type", "prompt", request.context)
+            rule = f"be text for {self.backend}: local-chat-completions, or tokenizer=, would do"
+            raise TaskConfigError.of("prompt", "type", rule, request.context)
 
     def _check_kwargs(self, kwargs: Mapping[str, Any]) -> None:
         for name in _FIXED:
             if name in kwargs and not (name == "n" and kwargs[name] == 1):
-                rule = (
-                    "be left out of the generation settings: every request asks for one trial, "
-                    "with its own seed and log-probabilities"
-                )
+                rule = "be left out of the generation settings: every request asks for one trial"
                 raise TaskConfigError.of(name, "conflict", rule, kwargs[name])
         for name in ("top_k", "min_p", "repetition_penalty") if self.official else ():
             if not _is_off(name, kwargs.get(name)):
@@ -268,16 +250,27 @@ class Payloads:
         temperature = kwargs["temperature"]
         sent = self._example(kwargs).get("temperature")
         if sent != temperature:
-            rule = (
-                f"be {sent} with {self.backend} and this model, since the harness always sends "
-                "that (local-chat-completions with the same base_url sends others)"
-            )
+            rule = f"be {sent}, which the harness sends (local-chat-completions sends others)"
             raise TaskConfigError.of("temperature", "unsupported", rule, temperature)
 
 
 def _is_off(name: str, value: Any) -> bool:
     """Return whether a filter is off, by any convention."""
     return value is None or value in _OFF[name]
+
+
+def check_batch_size(model: Any) -> None:
+    """Check that every trial is requested by itself.
+
+    Raises
+    ------
+    ModelConfigError
+        If several are sent with one seed.
+    """
+    batch_size = getattr(model, "_batch_size", 1)
+    if batch_size > 1:
+        rule = "be 1 for trials over an API, where one seed serves a batch (see num_concurrent)"
+        raise ModelConfigError.of("batch_size", "conflict", rule, batch_size)
 
 
 def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) -> dict[str, Any]:
@@ -306,11 +299,7 @@ def check_room(lengths: Iterable[tuple[int, int]], room: int | None) -> None:
     """
     prompt, completion = max(lengths, key=sum)
     if room is not None and prompt + completion > room:
-        rule = (
-            f"leave room for the longest prompt ({prompt} tokens) in the model's context "
-            f"(max_length) of {room} tokens, or the prompt would be cut or refused; pass the true "
-            "context in --model_args max_length=..., or fewer max_gen_toks"
-        )
+        rule = f"leave room for a prompt of {prompt} tokens in the model's {room} (max_length)"
         raise TaskConfigError.of("max_gen_toks", "range", rule, completion)
 
 

@@ -30,6 +30,7 @@ from lm_eval_bayes.harness.models.interface import (
 from lm_eval_bayes.harness.models.openai.client import TrialClient
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
+    check_batch_size,
     check_room,
     prompts_to_send,
     timeout_s,
@@ -160,23 +161,16 @@ class OpenAISampling(SamplingMixin):
             return iter(())
         questions = requests.questions if isinstance(requests, RequestStream) else requests
         server_address(self.base_url)
-        batch_size = getattr(self, "_batch_size", 1)
-        if batch_size > 1:
-            rule = "be 1 for trials over an API, where one seed serves a batch (see num_concurrent)"
-            raise ModelConfigError.of("batch_size", "conflict", rule, batch_size)
+        check_batch_size(self)
         self._ask_server()
         self._payloads.check(questions, self.warn_once)
         messages = prompts_to_send(self, questions, self._payloads.chat)
-        lengths = [
-            (token_count(messages[request.prompt]) or 0, request.kwargs["max_gen_toks"])
-            for request in questions
-        ]
-        check_room(lengths, self._room())
+        lengths = [request.kwargs["max_gen_toks"] for request in questions]
+        prompts = [token_count(messages[request.prompt]) or 0 for request in questions]
+        check_room(zip(prompts, lengths, strict=True), self._room())
+        longest_s = timeout_s(max(lengths), self._given.get("timeout"))
         client = TrialClient(
-            self._client(
-                timeout_s(max(length for _, length in lengths), self._given.get("timeout")),
-                max(1, int(self._given.get("max_retries", ATTEMPTS))),
-            ),
+            self._client(longest_s, max(1, int(self._given.get("max_retries", ATTEMPTS)))),
             self._payloads,
             messages,
             set(measure) if self._can_measure_prompts() else set(),
@@ -384,19 +378,11 @@ class OpenAISampling(SamplingMixin):
         if verdict is Verdict.UNKNOWN:
             log.warning("whether %s honours seeds is not known: %s", host, why)
         elif verdict is Verdict.ONE_TEXT:
-            sentence = (
-                f"{host} gave one text for different requests at temperature 1, which all trials "
-                "of a question would be; does it cache answers, or use a fixed seed (SGLang "
-                "without seeds does)?"
-            )
-            raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
+            rule = f"give different texts at {host}, which caches answers or has one fixed seed"
+            raise ModelConfigError.of("seeds", "unsupported", rule, "one text for all of them")
         elif verdict is Verdict.IGNORED and self.seeded:
-            sentence = (
-                f"{host} ignores or refuses the seeds of requests; give seeds=ignored to sample "
-                "without seeds, which the results then say (no trial can be reproduced from its "
-                "seed)"
-            )
-            raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
+            rule = f"be given as seeds=ignored for {host}, which ignores or refuses seeds"
+            raise ModelConfigError.of("seeds", "unsupported", rule, None)
 
     def _short_text(self, request: TrialRequest, prompt: str, seed: int) -> str:
         """Return the server's short text for a prompt and a seed, at temperature 1.
@@ -411,10 +397,8 @@ class OpenAISampling(SamplingMixin):
             context = self.apply_chat_template([{"role": "user", "content": prompt}])
         asked = replace(request, context=context, prompt=prompt, seed=seed, kwargs=_CHECK_KWARGS)
         messages = prompts_to_send(self, [asked], self._payloads.chat)
-        server = self._client(attempts=_ATTEMPTS_TO_CHECK)
-        client = TrialClient(
-            server, self._payloads, messages, set(), 1, None, lambda *warning: None
-        )
+        server, quiet = self._client(attempts=_ATTEMPTS_TO_CHECK), lambda *warning: None
+        client = TrialClient(server, self._payloads, messages, set(), 1, None, quiet)
         ((_, answer),) = client.outcomes([asked])
         if isinstance(answer, RequestFailed):
             raise answer
@@ -422,11 +406,8 @@ class OpenAISampling(SamplingMixin):
         return str((answer.signals or {}).get("reasoning_content", "")) + answer.text
 
     def _concurrency(self) -> int:
-        wanted = int(getattr(self, "_concurrent", 1))
-        if wanted <= 1:
-            self.warn_once(
-                "concurrency",
-                "num_concurrent is 1, so the server generates one trial at a time; most servers "
-                "generate many times as many tokens per second with num_concurrent=64",
-            )
-        return max(wanted, 1)
+        wanted = max(int(getattr(self, "_concurrent", 1)), 1)
+        if wanted == 1:
+            message = "num_concurrent is 1: most servers are many times as fast with 64"
+            self.warn_once("concurrency", message)
+        return wanted

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.packages import pip_install_extra
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError, WorkerSetup
+from lm_eval_bayes.harness.models.ray.messages import WorkerSetup
 from lm_eval_bayes.harness.models.ray.resources import WorkerResources
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 
@@ -35,6 +36,9 @@ _OBJECT_STORE_BYTES = 128 * 2**20
 #: More than the calls of a worker that run at the same time.
 _THREADS = 8
 
+#: Before Ray's reason for the death of an actor.
+_DEAD = "The actor is dead because "
+
 
 class WorkerDiedError(Exception):
     """The process of a worker is gone."""
@@ -53,10 +57,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        sentence = (
-            "executor=ray needs the package ray, of the extra lm-eval-bayes[ray]: "
-            f"{pip_install_extra('ray')}"
-        )
+        sentence = f"executor=ray needs the package ray: {pip_install_extra('ray')}"
         raise ModelConfigError(sentence, "not-installed", "ray") from error
     return ray
 
@@ -87,8 +88,6 @@ class RayCluster:
     ------
     ModelConfigError
         If Ray is not installed, or the cluster of ``RAY_ADDRESS`` cannot be joined.
-    WorkerFailedError
-        If no cluster can be started.
 
     Attributes
     ----------
@@ -111,38 +110,27 @@ class RayCluster:
                 signal.signal(signal.SIGTERM, handler)
 
     def _connect(self, workers: int) -> None:
-        address = os.environ.get("RAY_ADDRESS") or None
-        quiet = {"logging_level": "warning"}
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+        if address not in ("auto", "local"):
+            _send_token(self._ray)
         if address != "local":
-            if address is not None:
-                _send_token(self._ray)
             try:
-                self._ray.init(address=address or "auto", **quiet)
-                log.info(
-                    "joined the Ray cluster at %s", self._ray.get_runtime_context().gcs_address
-                )
+                self._ray.init(address=address, logging_level="warning")
+                at = self._ray.get_runtime_context().gcs_address
+                log.info("joined the Ray cluster at %s", at)
                 return
             except (ConnectionError, RuntimeError, ValueError) as error:
                 # RuntimeError: another release of Ray or Python
-                if address is not None or not isinstance(error, ConnectionError):
-                    where = address or "on this computer"
-                    reason = " ".join(str(error).split())
-                    sentence = (
-                        f"the Ray cluster {where} cannot be joined: {reason} (RAY_ADDRESS=local "
-                        "starts one of its own)"
-                    )
-                    raise ModelConfigError(sentence, "failed", "RAY_ADDRESS", address) from error
-        try:
-            self._ray.init(
-                address="local",
-                num_cpus=max(workers, os.cpu_count() or 1),
-                include_dashboard=False,
-                object_store_memory=_OBJECT_STORE_BYTES,
-                **quiet,
-            )
-        except Exception as error:  # Ray has no class of its own for it
-            reason = " ".join(str(error).split())
-            raise WorkerFailedError(f"Ray cannot be started on this computer: {reason}") from error
+                if address != "auto" or not isinstance(error, ConnectionError):
+                    rule = f"name a Ray cluster that can be joined ({one_line(error)}), or be local"
+                    raise ModelConfigError.of("RAY_ADDRESS", "failed", rule, address) from error
+        self._ray.init(
+            address="local",
+            num_cpus=max(workers, os.cpu_count() or 1),
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            logging_level="warning",
+        )
         self.started = True
         log.info("started Ray on this computer")
 
@@ -155,7 +143,7 @@ class RayCluster:
     def start(self, setup: WorkerSetup, resources: WorkerResources) -> Any:
         """Start a worker as soon as there is room for it; return its handle."""
         options: dict[str, Any] = {
-            "num_cpus": resources.cpus,
+            "num_cpus": 1,
             "num_gpus": resources.gpus,
             "max_concurrency": _THREADS,
             "max_restarts": 0,
@@ -197,24 +185,21 @@ class RayCluster:
         Raises
         ------
         WorkerDiedError
-            If the worker's process is gone.
-        WorkerFailedError
-            If it could not be started.
+            If the worker's process is gone, or could not be started.
+        Exception
+            What the method raised.
         """
-        exceptions = self._ray.exceptions
         try:
             return self._ray.get(reference)
-        except exceptions.RayActorError as error:
-            if getattr(error, "_actor_init_failed", False):
-                raise WorkerFailedError(
-                    f"a worker could not be started: {_last_line(error)} (every node needs the "
-                    "same packages)"
-                ) from error
-            raise WorkerDiedError(_cause(error)) from error
-        except exceptions.RayTaskError:
-            raise  # a fault of this package, with its traceback
-        except exceptions.RayError as error:  # as where the result was lost with its node
-            raise WorkerDiedError(_cause(error)) from error
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except self._ray.exceptions.RayError as error:
+            text = f"{error!r}\n{error}"
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            # of a start that failed, the last line is the exception
+            reason = next((line for line in lines if line.startswith(_DEAD)), lines[-1])
+            cause = reason.removeprefix(_DEAD).partition(" Worker exit type")[0].rstrip(".")
+            raise WorkerDiedError(cause) from error
 
     def kill(self, worker: Any) -> None:
         """End a worker's process, if it is running, and free its place."""
@@ -231,18 +216,3 @@ class RayCluster:
         """End what was started here."""
         if self.started and self._ray.is_initialized():
             self._ray.shutdown()
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-def _cause(error: Exception) -> str:
-    """Return Ray's reason for the death of an actor, as far as it can be told."""
-    reason = next(
-        (line for line in str(error).splitlines() if line.startswith("The actor is dead because")),
-        _last_line(error),
-    )
-    reason = reason.removeprefix("The actor is dead because ").partition(" Worker exit type")[0]
-    return reason.strip().rstrip(".")[:300]

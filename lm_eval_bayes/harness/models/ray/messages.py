@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lm_eval_bayes import errors
 from lm_eval_bayes.errors import LmEvalBayesError, Rule
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.interface import TrialRequest
-from lm_eval_bayes.store.trial import Trial
-
-#: The most characters of an exception's message that are shown.
-_LONGEST = 400
 
 
 class WorkerFailedError(LmEvalBayesError, RuntimeError):
@@ -78,57 +72,6 @@ class WorkerRequest:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """An exception in a worker.
-
-    Attributes
-    ----------
-    kind : str
-        The name of its class.
-    message : str
-        Its message.
-    fatal : bool
-        Whether it ends the run, as an error of the configuration does.
-    rule, argument : str or None
-        The id of the broken rule and the argument, for an error of this package.
-    details : str
-        The traceback.
-    """
-
-    kind: str
-    message: str
-    fatal: bool
-    rule: Rule | None = None
-    argument: str | None = None
-    details: str = field(default="", repr=False)
-
-    @classmethod
-    def of(cls, error: BaseException, fatal: bool) -> Failure:
-        """Describe an exception."""
-        details = "".join(traceback.format_exception(error))
-        rule, argument = getattr(error, "rule", None), getattr(error, "argument", None)
-        return cls(type(error).__name__, str(error), fatal, rule, argument, details)
-
-    def __str__(self) -> str:
-        message = " ".join(self.message.split())
-        shown = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 3]}..."
-        return f"{self.kind}: {shown}" if shown else self.kind
-
-    def error(self, where: str) -> LmEvalBayesError:
-        """Return the exception for the driver; one of this package keeps its class.
-
-        Parameters
-        ----------
-        where : str
-            The beginning of the sentence about any other exception.
-        """
-        kind = getattr(errors, self.kind, None)
-        if isinstance(kind, type) and issubclass(kind, LmEvalBayesError):
-            return kind(self.message, self.rule, self.argument)
-        return WorkerFailedError(f"{where}: {self}")
-
-
-@dataclass(frozen=True)
 class WorkerDescription:
     """What a worker that has loaded its model says of itself.
 
@@ -148,19 +91,3 @@ class WorkerDescription:
     pid: int
     slots: int
     fingerprint: Mapping[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What a worker has finished since it was last asked.
-
-    Attributes
-    ----------
-    trials : sequence of (int, Trial)
-        Trials with the numbers of their requests.
-    failure : Failure or None
-        Why it samples no further trial.
-    """
-
-    trials: Sequence[tuple[int, Trial]]
-    failure: Failure | None = None

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lm_eval_bayes._util.validation import check_integer
 from lm_eval_bayes.errors import ModelConfigError
 
 
 @dataclass(frozen=True)
 class WorkerResources:
-    """The resources of one worker.
+    """The resources of one worker, beside a CPU for each worker or bundle.
 
     Attributes
     ----------
@@ -23,25 +24,20 @@ class WorkerResources:
         vLLM starts its own Ray actors.
     arguments : mapping
         Further arguments of the backend that follow from this.
-    cpus : float
-        Its CPUs, for spread workers those of each bundle.
     """
 
     gpus: float
     spread: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    cpus: float = 1.0
 
     def __str__(self) -> str:
-        gpus = f"{self.gpus:g} GPU{'' if self.gpus == 1 else 's'}"
-        cpus = f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"
-        if self.spread:
-            return f"{gpus} on any nodes, with {cpus} each"
-        return f"{cpus} and {gpus}" if self.gpus else cpus
+        where = " on any nodes" if self.spread else ""
+        gpus = f"{self.gpus:g} GPU{'' if self.gpus == 1 else 's'}{where}"
+        return f"1 CPU and {gpus}" if self.gpus else "1 CPU"
 
     def bundles(self) -> list[dict[str, float]]:
         """Return the bundles of a placement group, one per GPU."""
-        return [{"GPU": 1.0, "CPU": self.cpus} for _ in range(int(self.gpus))]
+        return [{"GPU": 1.0, "CPU": 1.0} for _ in range(int(self.gpus))]
 
     def room(self, nodes: Sequence[Mapping[str, float]]) -> int:
         """Return how many workers fit on empty nodes.
@@ -57,20 +53,13 @@ class WorkerResources:
         >>> WorkerResources(gpus=2).room(nodes), WorkerResources(gpus=8, spread=True).room(nodes)
         (5, 1)
         """
-        if self.spread:
-            bundles = sum(
-                int(min(node.get("GPU", 0.0), node.get("CPU", 0.0) / self.cpus)) for node in nodes
-            )
-            return bundles // int(self.gpus)
-        return sum(
-            math.floor(
-                min(
-                    node.get("CPU", 0.0) / self.cpus,
-                    node.get("GPU", 0.0) / self.gpus if self.gpus else math.inf,
-                )
-            )
+        each = 1.0 if self.spread else self.gpus
+        rooms = [
+            min(node.get("CPU", 0.0), node.get("GPU", 0.0) / each if each else math.inf)
             for node in nodes
-        )
+        ]
+        places = sum(map(math.floor, rooms))
+        return places // int(self.gpus) if self.spread else places
 
 
 def worker_resources(
@@ -122,30 +111,19 @@ def worker_resources(
         raise ModelConfigError.of("gpus_per_worker", "range", rule, gpus_per_worker)
     most = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
     if backend == "vllm":
-        world = _size(arguments, "tensor_parallel_size") * _size(
-            arguments, "pipeline_parallel_size"
-        )
+        names = ("tensor_parallel_size", "pipeline_parallel_size")
+        world = math.prod(check_integer(name, arguments.get(name, 1), 1) for name in names)
         gpus = float(world if most else 0) if gpus_per_worker is None else float(gpus_per_worker)
         if gpus and world > 1 and gpus != world:
-            sentence = (
-                f"`gpus_per_worker` must be tensor_parallel_size × pipeline_parallel_size = {world}"
-                f"; got {gpus_per_worker!r}"
-            )
-            raise ModelConfigError(sentence, "mismatch", "gpus_per_worker", gpus_per_worker)
+            rule = f"be tensor_parallel_size × pipeline_parallel_size = {world}"
+            raise ModelConfigError.of("gpus_per_worker", "mismatch", rule, gpus_per_worker)
         wanted = arguments.get("distributed_executor_backend")
-        if gpus > 1 and (wanted == "ray" or (wanted is None and gpus > most)):
-            return WorkerResources(gpus, True, {"distributed_executor_backend": "ray"})
-        if gpus > 1 and wanted is None:
-            return WorkerResources(gpus, False, {"distributed_executor_backend": "mp"})
-        return WorkerResources(gpus)
+        if gpus <= 1 or wanted not in (None, "ray"):
+            return WorkerResources(gpus)
+        spread = wanted == "ray" or gpus > most
+        added = {"distributed_executor_backend": "ray" if spread else "mp"}
+        return WorkerResources(gpus, spread, added)
     if gpus_per_worker is not None:
         return WorkerResources(float(gpus_per_worker))
     on_cpu = backend == "biased_coin" or str(arguments.get("device") or "").startswith("cpu")
     return WorkerResources(1.0 if most and not on_cpu else 0.0)
-
-
-def _size(arguments: Mapping[str, Any], name: str) -> int:
-    value = arguments.get(name, 1)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ModelConfigError.of(name, "range", "be a positive whole number", value)
-    return value

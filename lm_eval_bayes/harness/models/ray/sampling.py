@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lm_eval_bayes._util.text import join_words
+from lm_eval_bayes._util.validation import check_integer
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.interface import RequestStream, SamplingMixin, TrialRequest
 from lm_eval_bayes.harness.models.ray.cluster import RayCluster, import_ray
 from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError, WorkerSetup
 from lm_eval_bayes.harness.models.ray.pool import Pool, Session
 from lm_eval_bayes.harness.models.ray.resources import worker_resources
-from lm_eval_bayes.harness.models.ray.schedule import ExpectedLengths
 from lm_eval_bayes.store.trial import Trial
 
 #: The backends that workers can build.
@@ -40,29 +41,16 @@ class RaySampling(SamplingMixin):
     def __init__(
         self, *args: Any, workers: Any = None, gpus_per_worker: Any = None, **kwargs: Any
     ) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            rule = "be a positive whole number, such as workers=8"
-            raise ModelConfigError.of("workers", "range", rule, workers)
-        if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
-            sentence = (
-                "executor=ray must be started as one process, which starts its workers; got "
-                f"{os.environ['WORLD_SIZE']} ranks"
-            )
-            raise ModelConfigError(sentence, "conflict", "WORLD_SIZE", os.environ["WORLD_SIZE"])
-        if int(kwargs.get("data_parallel_size") or 1) > 1:
-            raise ModelConfigError(
-                "executor=ray takes no `data_parallel_size`: each of its workers is one engine; "
-                f"got {kwargs['data_parallel_size']!r}",
-                "conflict",
-                "data_parallel_size",
-                kwargs["data_parallel_size"],
-            )
+        self._workers = check_integer("workers", workers, 1)
+        ranks = os.environ.get("WORLD_SIZE") or "1"
+        if int(ranks) > 1:
+            rule = "be 1, as executor=ray starts its workers itself"
+            raise ModelConfigError.of("WORLD_SIZE", "conflict", rule, ranks)
         import_ray()
-        self._workers, self._gpus_per_worker = workers, gpus_per_worker
+        self._gpus_per_worker = gpus_per_worker
         worker_resources(self.backend_name, kwargs, gpus_per_worker, ())
         self._worker_arguments = dict(kwargs)
         self._pool: Pool | None = None
-        self._lengths = ExpectedLengths()
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -75,11 +63,8 @@ class RaySampling(SamplingMixin):
             If they cannot.
         """
         if backend not in BACKENDS:
-            sentence = (
-                f"executor=ray is for backend={', '.join(BACKENDS)}; got {backend!r} (a server is "
-                "asked by one process, with num_concurrent=)"
-            )
-            raise ModelConfigError(sentence, "choice", "backend", backend)
+            rule = f"be {join_words(BACKENDS, 'or')} with executor=ray"
+            raise ModelConfigError.of("backend", "choice", rule, backend)
 
     def sample(
         self, requests: RequestStream, measure: frozenset[str]
@@ -89,7 +74,7 @@ class RaySampling(SamplingMixin):
         Parameters
         ----------
         requests : RequestStream
-            Given to the workers in this order, at the end those expected to be the longest first.
+            Given to the workers in this order.
         measure : frozenset of str
             Prompts that are measured with the first trial of each.
 
@@ -98,17 +83,14 @@ class RaySampling(SamplingMixin):
         ModelConfigError
             If a worker cannot build the backend, or has another model.
         WorkerFailedError
-            If workers cannot start, or one dies again and again.
-        DeadlyRequestError
-            If a request kills every worker that samples it.
+            If workers cannot start, or die again and again.
         """
         if not len(requests):
             return
         if self._pool is None:
             self._pool = self._new_pool()
-        session = Session(self._pool, requests, measure, self._lengths)
         try:
-            yield from session.trials()
+            yield from Session(self._pool, requests, measure).trials()
         except GeneratorExit:
             raise
         except BaseException:
@@ -125,11 +107,6 @@ class RaySampling(SamplingMixin):
         setup = WorkerSetup(self.backend_name, arguments, os.getcwd())
         return Pool(cluster, setup, resources, self._workers, self.fingerprint())
 
-    def learn_lengths(self, trials: Iterable[Trial]) -> None:
-        """Take stored trials into account for the expected lengths of others."""
-        for trial in trials:
-            self._lengths.add(trial)
-
     # -- what would load the weights here --------------------------------------------------------
 
     def load(self) -> None:
@@ -138,11 +115,7 @@ class RaySampling(SamplingMixin):
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> Any:
         """Raise: the workers generate text, and have no likelihoods."""
-        task = requests[0].task_name if requests else None
-        sentence = (
-            f"executor=ray only generates text, and task {task} asks for log-likelihoods; use a "
-            "task with `output_type: generate_until`, or leave executor= out"
-        )
-        raise ModelConfigError(sentence, "unsupported", "output_type", task)
+        rule = "be generate_until with executor=ray, whose workers only generate text"
+        raise ModelConfigError.of("output_type", "unsupported", rule, "loglikelihood")
 
     loglikelihood_rolling = loglikelihood

@@ -17,7 +17,6 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes._util.hashing import canonical_json
-from lm_eval_bayes.harness.models.hf.lazy import _is_eager
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -58,10 +57,13 @@ def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_what_is_more_than_reading_files_is_done_at_once():
-    for name in ("parallelize", "peft", "delta", "gguf_file", "tp_plan", "device_map"):
-        assert _is_eager({"pretrained": "model", name: "auto"}), name
-    assert not _is_eager({"pretrained": "model", "parallelize": False, "peft": None})
+@pytest.mark.parametrize("given", [{"device_map": "cpu"}, {"peft": "a"}, {"delta": "a"}])
+def test_what_is_more_than_reading_files_is_done_at_once(folder, given, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(HFLM, "_create_model", lambda self, **given: loaded.append(given))
+    with pytest.raises(AttributeError):  # no model was created
+        tiny_model(folder, **given)
+    assert [arguments[name] for name in given for arguments in loaded] == list(given.values())
 
 
 class Driver(TinyHF):
@@ -77,9 +79,13 @@ def test_where_other_processes_sample_no_weights_are_read(folder, given):
     assert not lm.weights_loaded
 
 
-def test_several_processes_read_at_once(monkeypatch):
+def test_several_processes_read_at_once(folder, monkeypatch):
+    read = []
+    monkeypatch.setattr(HFLM, "_create_model", lambda self, **given: read.append(given))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert _is_eager({"pretrained": "model"})
+    lm = object.__new__(TinyHF)
+    lm._create_model(pretrained=folder)
+    assert (read, lm.weights_loaded) == ([{"pretrained": folder}], True)
 
 
 def test_a_model_given_as_an_object_is_refused(folder):

@@ -92,12 +92,12 @@ def test_further_settings_are_transformers_own(lm, monkeypatch):
 
 @pytest.mark.parametrize("name", ["num_beams", "num_return_sequences"])
 def test_several_sequences_of_a_trial_are_refused(lm, name):
-    with refused(name, "conflict", 2, error=TaskConfigError):
+    with refused(name, "unsupported", 2, error=TaskConfigError):
         run(lm, requests_for(PROMPTS, 1, {**SAMPLED, name: 2}))
 
 
 def test_a_setting_that_transformers_does_not_know_is_a_sentence(lm):
-    with refused("generation_kwargs", "unsupported", error=TaskConfigError):
+    with refused("no_such_setting", "unsupported", 3, error=TaskConfigError):
         run(lm, requests_for(PROMPTS, 1, {**SAMPLED, "no_such_setting": 3}))
 
 

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.models.hf.responses import StopFinder
+from lm_eval_bayes.harness.models.hf.responses import find_stop
 
 #: Tokens of one to three characters, some of none.
 PIECES = ["", "a", "b", "ab", "ba", "\n", "\n\n", "abb", " ", "a\n"]
@@ -27,8 +27,7 @@ def first_by_trying(tokens, stops):
     st.lists(st.text("ab\n ", min_size=1, max_size=5), max_size=3),
 )
 def test_finds_what_trying_every_length_finds(tokens, stops):
-    finder = StopFinder(stops, decode)
-    found = ((size, finder.find(tokens[:size])) for size in range(1, len(tokens) + 1))
+    found = ((size, find_stop(tokens[:size], stops, decode)) for size in range(1, len(tokens) + 1))
     size, stop = next((pair for pair in found if pair[1]), (None, None))
     assert size == first_by_trying(tokens, stops)
     if stop:
@@ -37,9 +36,9 @@ def test_finds_what_trying_every_length_finds(tokens, stops):
 
 
 def test_a_stop_may_span_tokens_and_empty_ones_never_match():
-    finder = StopFinder(["", "b\n\na"], decode)
-    tokens = [1, 2, 5, 5, 3, 1]
-    assert [finder.find(tokens[:size]) for size in range(3, 6)] == [None, None, "b\n\na"]
+    tokens, stops = [1, 2, 5, 5, 3, 1], ["", "b\n\na"]
+    found = [find_stop(tokens[:size], stops, decode) for size in range(3, 6)]
+    assert found == [None, None, "b\n\na"]
 
 
 def test_characters_of_several_tokens():
@@ -48,16 +47,16 @@ def test_characters_of_several_tokens():
 
     tokens = list("so – «end» – more".encode())
     end = len("so – «end»".encode())
-    finder = StopFinder(["«end»"], utf8)
-    assert (finder.find(tokens[: end - 1]), finder.find(tokens[:end])) == (None, "«end»")
+    found = [find_stop(tokens[:size], ["«end»"], utf8) for size in (end - 1, end)]
+    assert found == [None, "«end»"]
 
 
-def test_long_texts_are_not_decoded_whole_where_there_is_nothing_to_find():
+def test_long_texts_are_not_decoded_whole():
     seen = []
 
     def counted(ids):
         seen.append(len(ids))
         return decode(ids)
 
-    assert StopFinder(["b"], counted).find([1] * 304) is None
-    assert sum(seen) == 9
+    assert find_stop([1] * 304, ["b"], counted) is None
+    assert seen == [9]

@@ -55,7 +55,7 @@ def test_a_server_that_cuts_prompts(caplog):
     with serving(edit_every(edit)) as server:
         ((_, sampled),) = tokenized(server).sample(requests_of(1, 1))
     assert sampled.signals["prompt_truncated"] is True
-    assert "than were sent (2 of 5)" in caplog.text
+    assert "it read 2 of 5" in caplog.text
 
 
 def test_a_server_with_a_limit_of_its_own(caplog):
@@ -64,7 +64,7 @@ def test_a_server_with_a_limit_of_its_own(caplog):
 
     with serving(edit_every(edit)) as server:
         list(completions(server).sample(requests_of(1, 1)))
-    assert "tokens of max_gen_toks=64: its own limit is lower" in caplog.text
+    assert "of max_gen_toks=64" in caplog.text
 
 
 def test_arguments_that_cannot_be():

@@ -144,7 +144,7 @@ def test_a_fifth_stop_cuts_on_reading(caplog):
     assert server.requests[0]["stop"] == until[:4] == model.stops_sent({**KWARGS, "until": until})
     raw = "0 six 0 five 0"
     assert model.finished_text(raw, {**KWARGS, "until": until}, {}) == "0 "
-    assert caplog.text.count("'five', 'six' cut the answers afterwards") == 1
+    assert caplog.text.count("'five' and 'six' cut it") == 1
 
 
 def test_the_official_server_gets_only_what_it_knows():

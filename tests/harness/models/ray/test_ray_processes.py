@@ -64,7 +64,7 @@ def closed():
 def worker_pids(model):
     pool = model._pool
     seats = [] if pool is None else pool.seats
-    return {seat.number: seat.description.pid for seat in seats if seat.description is not None}
+    return {seat.number: seat.description.pid for seat in seats if not seat.loading}
 
 
 def test_twenty_killed_workers_lose_and_double_nothing(cluster, closed, tmp_path):
@@ -79,7 +79,7 @@ def test_twenty_killed_workers_lose_and_double_nothing(cluster, closed, tmp_path
         while len(killed) < 20 and not over.wait(0.05 + 0.4 * rng.random()):
             # one of several that die in a row without returning a trial ends the run
             seats = [] if lm._pool is None else lm._pool.seats
-            seats = [seat for seat in seats if seat.ready and not seat.deaths]
+            seats = [seat for seat in seats if not seat.loading and not seat.deaths]
             pids = [s.description.pid for s in seats if s.description.pid not in killed]
             if pids:
                 time.sleep(0.3 * rng.random())

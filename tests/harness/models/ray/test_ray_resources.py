@@ -3,7 +3,7 @@
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness.models.ray.resources import WorkerResources, worker_resources
 
 CPU = [{"CPU": 4.0}]
@@ -33,7 +33,7 @@ def test_a_spread_worker_has_a_bundle_per_gpu():
     resources = worker_resources("vllm", {"tensor_parallel_size": 16}, None, EIGHT)
     assert resources.bundles() == [{"GPU": 1.0, "CPU": 1.0}] * 16
     assert resources.room(EIGHT) == 1
-    assert str(resources) == "16 GPUs on any nodes, with 1 CPU each"
+    assert str(resources) == "1 CPU and 16 GPUs on any nodes"
 
 
 def test_how_many_workers_fit():
@@ -61,5 +61,5 @@ def test_the_number_may_be_given():
     ],
 )
 def test_resources_that_cannot_be(arguments, gpus_per_worker, broken):
-    with refused(*broken, error=ModelConfigError):
+    with refused(*broken, error=(ModelConfigError, InvalidInputError)):
         worker_resources("vllm", arguments, gpus_per_worker, EIGHT)

@@ -13,45 +13,25 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.models.ray.schedule import (
-    DeadlyRequestError,
-    ExpectedLengths,
-    Schedule,
-)
-from lm_eval_bayes.store.trial import Trial, TrialKey
-
-
-def key_of(question):
-    return TrialKey(
-        "blake2b-128:" + "1" * 32, f"blake2b-128:{question:032x}", "blake2b-128:" + "3" * 32
-    )
+from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError
+from lm_eval_bayes.harness.models.ray.schedule import DEADLY, Schedule
 
 
 def requests_of(questions, trials):
     requests = []
     for trial, question in itertools.product(range(trials), range(questions)):
         instance = new_instance({}, task="demo", doc_id=question)
-        request = trial_request(len(requests), "", f"q{question}", trial, 7, {}, instance)
-        object.__setattr__(request, "key", key_of(question))
-        requests.append(request)
+        requests.append(trial_request(len(requests), "", f"q{question}", trial, 7, {}, instance))
     return requests
 
 
 def schedule_of(questions, trials):
-    requests = requests_of(questions, trials)
-    return Schedule(requests, len(requests), ExpectedLengths())
+    return Schedule(requests_of(questions, trials))
 
 
-def trial_of(request, seconds=1.0):
-    return Trial(request.key, request.trial, "x", generated_s=seconds)
-
-
-def names(scheduled):
-    return [(s.request.trial, s.request.instance.doc_id) for s in scheduled]
-
-
-def finish(schedule, worker, scheduled, seconds=1.0):
-    return schedule.finish(worker, scheduled.number, trial_of(scheduled.request, seconds))
+def names(requests):
+    """Return trial and question of requests by their numbers."""
+    return [(r.trial, r.instance.doc_id) for r in requests.values()]
 
 
 # -- order and shares -----------------------------------------------------------------------------
@@ -63,8 +43,8 @@ def test_requests_are_given_in_trial_order_as_slots_fall_free():
     first = schedule.next_for(0, sharing=1)
     # two slots, and one that waits
     assert names(first) == [(0, 0), (0, 1), (0, 2)]
-    assert schedule.next_for(0, sharing=1) == []
-    assert finish(schedule, 0, first[1]) is first[1].request
+    assert schedule.next_for(0, sharing=1) == {}
+    assert schedule.finish(0, 1) is first[1]
     assert names(schedule.next_for(0, sharing=1)) == [(1, 0)]
     assert schedule.running(0) == 3
     assert schedule.waiting == 56
@@ -77,14 +57,14 @@ def test_the_first_of_several_workers_leaves_the_others_their_share():
     schedule.join(1, slots=256)
     assert len(schedule.next_for(1, sharing=4)) == 20
     # where the others never come, it goes on with its share of what is left
-    assert schedule.next_for(0, sharing=4) == []
+    assert schedule.next_for(0, sharing=4) == {}
     assert len(schedule.next_for(0, sharing=2)) == 20
 
 
 def test_requests_are_read_only_when_they_are_given():
     requests = requests_of(questions=5, trials=40)
     stream = RequestStream(requests[:5], len(requests), iter(requests))
-    schedule = Schedule(stream, len(requests), ExpectedLengths())
+    schedule = Schedule(stream)
     schedule.join(0, slots=2)
     schedule.next_for(0, sharing=1)
     assert stream.given == 3
@@ -96,27 +76,6 @@ def test_requests_are_read_only_when_they_are_given():
     assert schedule.is_done
 
 
-def test_the_longest_expected_of_a_trial_number_start_first_at_the_end():
-    lengths = ExpectedLengths()
-    for question, seconds in ((0, 1.0), (1, 9.0), (2, 4.0)):
-        lengths.add(Trial(key_of(question), 0, "x", generated_s=seconds))
-    requests = requests_of(questions=4, trials=2)
-    schedule = Schedule(requests, len(requests), lengths)
-    schedule.join(0, slots=4)
-    # question 3 has no trial yet and is expected to take the mean of all, 14 / 3 seconds
-    assert names(schedule.next_for(0, sharing=1)) == [(0, 1), (0, 3), (0, 2), (0, 0), (1, 1)]
-
-
-def test_expected_lengths_are_means_by_question_in_seconds_tokens_or_characters():
-    lengths = ExpectedLengths()
-    assert lengths.of(key_of(0)) == 0.0
-    lengths.add(Trial(key_of(0), 0, "abc", generated_s=2.0, completion_tokens=50))
-    lengths.add(Trial(key_of(0), 1, "abc", generated_s=4.0))
-    lengths.add(Trial(key_of(1), 0, "abc", completion_tokens=12))
-    lengths.add(Trial(key_of(2), 0, "abcde"))
-    assert [lengths.of(key_of(q)) for q in range(4)] == [3.0, 12.0, 5.0, 23.0 / 4]
-
-
 # -- workers that die -----------------------------------------------------------------------------
 
 
@@ -126,15 +85,15 @@ def test_requests_of_a_dead_worker_are_given_again_first_and_late_answers_are_ig
     schedule.join(1, slots=1)
     lost = schedule.next_for(0, sharing=2)
     assert schedule.leave(0) == 2
-    assert finish(schedule, 0, lost[0]) is None
-    assert names(schedule.next_for(1, sharing=2)) == names(lost)
-    assert finish(schedule, 1, lost[0]) is lost[0].request
-    assert finish(schedule, 1, lost[0]) is None
+    assert schedule.finish(0, 0) is None
+    assert schedule.next_for(1, sharing=2) == lost
+    assert schedule.finish(1, 0) is lost[0]
+    assert schedule.finish(1, 0) is None
 
 
-@pytest.mark.parametrize(("slots", "expected"), [(1, 3), (8, 3), (64, 4), (256, 4)])
-def test_a_request_that_kills_its_worker_is_found_and_named(slots, expected):
-    """Whatever runs beside it: the error names this one."""
+@pytest.mark.parametrize("slots", [1, 8, 256])
+def test_a_request_with_which_workers_die_again_and_again_ends_the_run(slots):
+    """Whatever is finished in between."""
     schedule = schedule_of(questions=40, trials=20)
     deadly, finished, deaths = (3, 17), set(), 0
 
@@ -142,28 +101,30 @@ def test_a_request_that_kills_its_worker_is_found_and_named(slots, expected):
         nonlocal deaths
         schedule.join(0, slots)
         while True:
-            if deadly in names(schedule.next_for(0, sharing=1)):
+            given = schedule.next_for(0, sharing=1)
+            for number, request in given.items():
+                if (request.trial, request.instance.doc_id) != deadly:
+                    schedule.finish(0, number)
+                    finished.add(number)
+            if schedule.running(0):
                 deaths += 1
                 schedule.leave(0)
                 schedule.join(0, slots)
-                continue
-            for scheduled in list(schedule._running[0].values()):
-                finish(schedule, 0, scheduled)
-                finished.add(names([scheduled])[0])
 
-    with refused(None, "failed", None, error=DeadlyRequestError):
+    with refused(None, "failed", None, error=WorkerFailedError) as caught:
         run()
-    assert deaths == expected
-    assert deadly not in finished
+    assert deaths == DEADLY
+    assert "trial 3 of question 17 of task demo" in str(caught.value)
+    assert 3 * 40 + 17 not in finished
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from([1, 3, 16]))
 def test_whatever_happens_every_request_is_finished_once(seed, n_workers, slots):
-    """Workers die and come back at random; none dies three times with one request."""
+    """Workers die and come back at random; none dies too often with one request."""
     rng = np.random.default_rng(seed)
     requests = requests_of(questions=7, trials=9)
-    schedule = Schedule(requests, len(requests), ExpectedLengths())
+    schedule = Schedule(requests)
     finished: Counter = Counter()
     deaths: Counter = Counter()
     present: set[int] = set()
@@ -173,16 +134,16 @@ def test_whatever_happens_every_request_is_finished_once(seed, n_workers, slots)
             schedule.join(worker, slots)
             present.add(worker)
         schedule.next_for(worker, max(1, len(present)))
-        running = list(schedule._running[worker].values())
-        if rng.random() < 0.1 and all(deaths[s.number] < 2 for s in running):
-            deaths.update(s.number for s in running)
+        running = dict(schedule._running[worker])
+        if rng.random() < 0.1 and all(deaths[number] < DEADLY - 1 for number in running):
+            deaths.update(running.keys())
             schedule.leave(worker)
             present.discard(worker)
             continue
-        for scheduled in running:
+        for number, request in running.items():
             if rng.random() < 0.5:
-                finish(schedule, worker, scheduled, float(rng.random()))
-                finished[names([scheduled])[0]] += 1
+                assert schedule.finish(worker, number) is request
+                finished[request.trial, request.instance.doc_id] += 1
     assert finished == Counter({(r.trial, r.instance.doc_id): 1 for r in requests})
 
 
@@ -198,17 +159,16 @@ def virtual_time(schedule, seconds_of, workers, slots):
         schedule.join(worker, slots)
     while True:
         for worker in sorted(range(workers), key=schedule.running):
-            waiting[worker] += schedule.next_for(worker, workers)
+            waiting[worker] += schedule.next_for(worker, workers).items()
             while waiting[worker] and busy[worker] < slots:
-                scheduled = waiting[worker].pop(0)
+                number, request = waiting[worker].pop(0)
                 busy[worker] += 1
-                end = now + seconds_of(scheduled.request)
-                heapq.heappush(events, (end, scheduled.number, worker, scheduled))
+                heapq.heappush(events, (now + seconds_of(request), number, worker))
         if not events:
             return now
-        now, _, worker, scheduled = heapq.heappop(events)
+        now, number, worker = heapq.heappop(events)
         busy[worker] -= 1
-        finish(schedule, worker, scheduled, seconds_of(scheduled.request))
+        schedule.finish(worker, number)
 
 
 @pytest.mark.parametrize(("workers", "slots"), [(8, 1), (8, 8), (3, 16)])
@@ -228,11 +188,3 @@ def test_log_normal_trials_end_within_a_tenth_of_the_ideal_time(workers, slots, 
     assert came <= max(1.1 * ideal, ideal / 1.1 + seconds.max())
     # never worse than what any order of starts guarantees (Graham 1966)
     assert came <= ideal + seconds.max() * (1 + 1 / slots)
-
-
-def test_lengths_that_become_known_at_the_end_still_count():
-    schedule = schedule_of(questions=3, trials=4)
-    schedule.join(0, slots=3)
-    for scheduled in schedule.next_for(0, sharing=1)[:3]:
-        finish(schedule, 0, scheduled, seconds=float(scheduled.request.instance.doc_id))
-    assert names(schedule.next_for(0, sharing=1)) == [(1, 2), (1, 1), (2, 2)]

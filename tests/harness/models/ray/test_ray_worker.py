@@ -9,9 +9,10 @@ from _support.fake_vllm import KWARGS, EngineArgs, FakeTrials, answer
 from _support.trial_requests import trial_request
 from _support.waiting import PATIENCE_S
 
-from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.ray.messages import WorkerRequest, question_of
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
+from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
 
 PROMPTS = ("one two three", "four five")
 QUESTIONS = [question_of(trial_request(0, p, p, 0, 0, KWARGS)) for p in PROMPTS]
@@ -40,19 +41,16 @@ def taken(worker, session, count):
     """Return so many finished trials, by the numbers of their requests."""
     trials = {}
     while len(trials) < count:
-        answer = worker.take(session)
-        assert answer.failure is None, answer.failure.details
-        trials |= dict(answer.trials)
+        trials |= dict(worker.sample(session, []))
     return trials
 
 
 def test_an_engine_gets_requests_while_it_runs_and_after_it_was_idle(folder):
     worker = worker_of(FakeTrials(pretrained=folder, max_num_seqs=4))
-    worker.begin(7, QUESTIONS)
-    worker.give(7, [request_for(n, n % 2) for n in range(6)])
-    first = taken(worker, 7, 6)
-    worker.give(7, [request_for(n) for n in range(6, 9)])
-    trials = first | taken(worker, 7, 3)
+    trials = dict(worker.sample(7, [request_for(n, n % 2) for n in range(6)], QUESTIONS))
+    trials |= taken(worker, 7, 6 - len(trials))
+    trials |= worker.sample(7, [request_for(n) for n in range(6, 9)])
+    trials |= taken(worker, 7, 9 - len(trials))
     assert {number: trial.text for number, trial in trials.items()} == {
         n: answer(10 * n)[0] for n in range(9)
     }
@@ -65,11 +63,12 @@ def test_an_engine_gets_requests_while_it_runs_and_after_it_was_idle(folder):
 
 def test_prompts_are_measured_with_the_requests_that_say_so(folder):
     worker = worker_of(FakeTrials(pretrained=folder))
-    worker.begin(1, QUESTIONS)
-    worker.give(1, [request_for(0), request_for(1, measures=True), request_for(2)])
-    trials = taken(worker, 1, 3)
-    worker.give(1, [request_for(3), request_for(4, 1), request_for(5, 1, measures=True)])
-    trials |= taken(worker, 1, 3)
+    first = [request_for(0), request_for(1, measures=True), request_for(2)]
+    trials = dict(worker.sample(1, first, QUESTIONS))
+    trials |= taken(worker, 1, 3 - len(trials))
+    further = [request_for(3), request_for(4, 1), request_for(5, 1, measures=True)]
+    trials |= worker.sample(1, further)
+    trials |= taken(worker, 1, 6 - len(trials))
     measured = sorted(n for n, trial in trials.items() if "prompt_bpt" in trial.signals)
     assert measured == [1, 5]
     worker.cancel(1)
@@ -77,32 +76,23 @@ def test_prompts_are_measured_with_the_requests_that_say_so(folder):
 
 def test_requests_of_an_earlier_session_are_ignored(folder):
     worker = worker_of(FakeTrials(pretrained=folder))
-    worker.begin(1, QUESTIONS)
-    worker.begin(2, QUESTIONS)
-    worker.give(1, [request_for(0)])
-    worker.give(2, [request_for(1)])
-    assert list(taken(worker, 2, 1)) == [1]
-    assert worker.take(1).trials == ()
+    worker.sample(1, [], QUESTIONS)
+    worker.sample(2, [], QUESTIONS)
+    assert worker.sample(1, [request_for(0)]) == []
+    assert dict(worker.sample(2, [request_for(1)])).keys() == {1}
     worker.cancel(1)  # not the present one
-    worker.give(2, [request_for(3)])
-    assert list(taken(worker, 2, 1)) == [3]
+    assert dict(worker.sample(2, [request_for(3)])).keys() == {3}
     worker.cancel(2)
 
 
-def test_a_dead_engine_is_no_configuration_error(folder):
-    worker = worker_of(FakeTrials(pretrained=folder))
+def test_what_the_backend_raises_comes_after_the_trials_before_it(folder):
+    worker = worker_of(FakeTrials(pretrained=folder, max_num_seqs=1))
     worker._model.model.built().llm_engine.fail_at = 1
-    worker.begin(1, QUESTIONS)
-    worker.give(1, [request_for(0)])
-    failure = worker.take(1).failure
-    assert failure.kind == "EngineFailedError"
-    assert not failure.fatal
-    # a setting that the engine refuses is one
-    refused = [replace(QUESTIONS[0], kwargs={**KWARGS, "n": 2})]
-    worker.begin(2, refused)
-    worker.give(2, [request_for(0)])
-    failure = worker.take(2).failure
-    assert (failure.kind, failure.fatal) == ("TaskConfigError", True)
+    with refused(None, "failed", error=EngineFailedError):
+        worker.sample(1, [request_for(0)], QUESTIONS)
+    questions = [replace(QUESTIONS[0], kwargs={**KWARGS, "n": 2})]
+    with refused("n", "conflict", 2, error=TaskConfigError):
+        worker.sample(2, [request_for(0)], questions)
 
 
 # -- the driver -----------------------------------------------------------------------------------
