@@ -154,7 +154,9 @@ def _add_stderrs(results: Mapping[str, Any]) -> None:
         for key, value in list(rows.items()):
             if isinstance(value, Mean):
                 row, _, pipeline = key.partition(",")
-                rows[f"{row}_stderr,{pipeline}"] = value.sigma
+                rows[key] = float(value)
+                if value.sigma is not None:
+                    rows[f"{row}_stderr,{pipeline}"] = value.sigma
 
 
 def _add_provenance(

@@ -141,12 +141,13 @@ class TrialGrader:
                     matches_exactly=self._matches_exactly,
                 )
             self._sources[pipeline] = source
-            settings = self._task.settings
-            if source == "none" and settings.binary and settings.bounds is None:
+            settings, row = self._task.settings, f"maj@{self._task.settings.n}"
+            is_counted = settings.binary and settings.bounds is None
+            if source == "none" and is_counted and row in self._task.aggregation():
                 log.warning(
-                    "task %s, filter %s: no row maj@%d: no filter extracts the final answer of a "
+                    "task %s, filter %s: no row %s: no filter extracts the final answer of a "
                     "response, and `process_results` does not return it as `answer`",
-                    *(self._task.config.task, pipeline, settings.n),
+                    *(self._task.config.task, pipeline, row),
                 )
         return self._sources[pipeline]
 
