@@ -1,7 +1,8 @@
 """Tasks of another class whose `metric_list` names metrics or aggregations of this package.
 
 Such a task is checked before sampling. Its own metrics keep their rows. They also grade each of the
-N responses by itself, and that goes into the aggregations and metrics of this package.
+N responses by itself, as in :class:`RepeatedSamplingTask`, and that goes into the aggregations and
+metrics of this package.
 """
 
 from __future__ import annotations
@@ -13,23 +14,16 @@ from lm_eval.api.registry import get_metric, metric_agg_registry
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.grading.task_metric import single_result
+from lm_eval_bayes.harness.grading.task_metric import takes_list
 from lm_eval_bayes.harness.plugin import aggregations, metrics
 from lm_eval_bayes.harness.task import pipelines
 from lm_eval_bayes.harness.task.answers import EXACT_MATCH_OPTIONS
-from lm_eval_bayes.harness.task.logged_fields import (
-    LoggedResult,
-    Responses,
-    endings,
-    loggable_values,
-    measured_columns,
-)
+from lm_eval_bayes.harness.task.logged_fields import LoggedResult
 from lm_eval_bayes.harness.task.metrics import MetricOutcome
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.harness.task.requests import build_requests, receive_responses
 from lm_eval_bayes.harness.task.result_rows import SHARES, warn_once
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.harness.task.trial_grades import GradedTrial, TrialGrader
+from lm_eval_bayes.harness.task.trial_grades import TrialGrader
 from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
 
 #: Keys of an entry of `metric_list` that are no options.
@@ -40,6 +34,8 @@ _MEANS = ("mean", "nanmean")
 
 #: What a `process_results` returns beside the values of metrics.
 _OF_GRADERS = ("answer", "grading_error")
+
+_Options = Mapping[str, Mapping[str, Any]]
 
 
 def prepare(task: Any) -> None:
@@ -52,8 +48,7 @@ def prepare(task: Any) -> None:
     TaskConfigError, InvalidInputError
         If an option breaks its rule, or the task cannot have what it lists.
     """
-    sampled = (RepeatedSamplingTask, ListedMetrics)
-    if not isinstance(task, ConfigurableTask) or isinstance(task, sampled):
+    if not isinstance(task, ConfigurableTask) or isinstance(task, SAMPLED):
         return
     options: dict[str, dict[str, Any]] = {}
     for entry in task.config.metric_list or ():
@@ -64,188 +59,142 @@ def prepare(task: Any) -> None:
             options[metric] = {k: v for k, v in entry.items() if k not in _OF_HARNESS}
     if options:
         cls = type(task)
-        task.__class__ = type(cls.__name__, (ListedMetrics, cls), {})
+        kind = ListedMetrics if task.OUTPUT_TYPE == "generate_until" else ListedAggregations
+        task.__class__ = type(cls.__name__, (kind, cls), {})
         task.list_metrics(options)
 
 
-class AllResponses(Responses):
-    """All responses to a question, with what the task's own filter makes of them."""
+class ListedAggregations(ConfigurableTask):
+    """What :func:`prepare` puts before the class of a task without generated responses."""
 
-    def __init__(self, filtered: Any, instance: Any, pipeline: str, own: Any) -> None:
-        super().__init__(filtered, instance, pipeline)
-        self.own = own
-
-
-class ListedMetrics(ConfigurableTask):
-    """What :func:`prepare` puts before the class of a task."""
-
-    def list_metrics(self, options: Mapping[str, Mapping[str, Any]]) -> None:
-        """Check what the task lists of this package; its own metrics stay the harness's.
+    def list_metrics(self, options: _Options) -> None:
+        """Check the aggregations of this package under the task's own metrics.
 
         Parameters
         ----------
         options : mapping of str to mapping
             What stands beside each metric that is of this package, or has an aggregation of it.
         """
-        name, config = str(self.config.task), self.config
-        self._ours = {metric: options[metric] for metric in options if metric in metrics.OPTIONS}
-        self._all_kept: list[Any] = []
-        self.settings = Settings.from_metadata({}, 1)
-        if self.OUTPUT_TYPE == "generate_until":
-            given = {k: v for k, v in (config.metadata or {}).items() if k == "bayes_n"}
-            self.settings = Settings.from_metadata(given, config.repeats, task=name)
-            kept = pipelines.keep_all_responses(config.filter_list, name)
-            self._all_kept = pipelines.built(kept)
-        config.repeats = n = self.settings.n
-        self._aggregated = {
-            metric: self._aggregation_options(metric, options[metric])
-            for metric in options
-            if metric not in self._ours
-        }
-        for pipeline in self._all_kept:
+        for metric in options:
+            if metric in metrics.OPTIONS:
+                sentence = (
+                    f"task {self.config.task}: metric {metric} must have `output_type: "
+                    f"generate_until`; got {self.OUTPUT_TYPE} (`aggregation: bayes` under the "
+                    "task's own metric has no such limit)"
+                )
+                raise TaskConfigError(sentence, "unsupported", "output_type", self.OUTPUT_TYPE)
+        self._aggregated = _aggregation_options(self, options, 1)
+
+    def process_results(self, doc: Any, results: Any) -> Mapping[str, Any]:
+        """Return the rows of the task's own metrics, with what the aggregations get."""
+        rows = super().process_results(doc, results)
+        values = {name: [value] for name, value in rows.items()}
+        return {**rows, **_aggregation_rows(self._aggregated, values, [str(results[0])])}
+
+
+class ListedMetrics(RepeatedSamplingTask):
+    """What :func:`prepare` puts before the class of a `generate_until` task."""
+
+    #: The task's own filters need the texts.
+    reads_stored_texts = False
+
+    def list_metrics(self, options: _Options) -> None:
+        """Check what the task lists of this package; its own metrics stay the harness's."""
+        config, name = self.config, str(self.config.task)
+        given = {k: v for k, v in (config.metadata or {}).items() if k == "bayes_n"}
+        config.repeats = n = Settings.from_metadata(given, config.repeats, task=name).n
+        self._own_filters: list[Any] = self._filters
+        self._filters: list[Any] = pipelines.built(
+            pipelines.keep_all_responses(config.filter_list, name)
+        )
+        for pipeline in self._filters:
             out = pipelines.probe_output(pipeline, n, self.task_docs[0], ["0"], name)
             pipelines.check_keeps_all(pipeline, out, n, name)
-        self._own_rows = True
-        if self._ours:
-            self._prepare_own_metrics()
-        takes_scores = "weights" not in self._ours.get("bayes", {})
-        first = next(iter(self._metric_fn_list))
-        self.outcomes = [MetricOutcome(first, self.settings, name, takes_scores=takes_scores)]
-        self.grader = TrialGrader(self)
-        self._yaml_generation_kwargs = dict(config.generation_kwargs or {})
-
-    def _prepare_own_metrics(self) -> None:
-        """Check the metrics of this package, which grade by the first of the task's own."""
-        name, first = str(self.config.task), next(iter(self._ours))
-        if self.OUTPUT_TYPE != "generate_until":
-            sentence = (
-                f"task {name}: metric {first} must have `output_type: generate_until`; got "
-                f"{self.OUTPUT_TYPE} (`aggregation: bayes` under the task's own metric has no such "
-                "limit)"
-            )
-            raise TaskConfigError(sentence, "unsupported", "output_type", self.OUTPUT_TYPE)
-        if getattr(self, "UNSAFE_CODE", False):
-            sentence = f"task {name}: programs are sampled as {name}_bayes, not by metric {first}"
-            raise TaskConfigError(sentence, "unsupported", "metric_list", first)
-        settings = {}
-        for metric, options in self._ours.items():
-            function = self._aggregation_list[metric]
-            if function is not aggregations.bayes:
-                sentence = f"task {name}: metric {metric} must have `aggregation: bayes`"
-                value = getattr(function, "__name__", function)
-                raise TaskConfigError(sentence, "choice", "aggregation", value)
-            settings[metric] = metrics.settings_of(metric, options, self.settings.n)
-            del self._metric_fn_list[metric]
-        metrics.rubrics_of(self._ours.get("rubric", {}))
-        self.settings = settings.get("bayes", settings[first])
-        metadata = self.config.metadata or {}
-        self.config.metadata = {**metadata, "bayes": self.settings.to_dict()}
-        self._own_rows = bool(self._metric_fn_list)
-        if not self._own_rows:
-            given = self._ours[first]
+        self._ours = {metric: options[metric] for metric in options if metric in metrics.OPTIONS}
+        others = {metric: options[metric] for metric in options if metric not in metrics.OPTIONS}
+        self._aggregated = _aggregation_options(self, others, n)
+        of_ours = {metric: self._settings_of(metric, n) for metric in self._ours}
+        self._has_own_rows = bool(self._metric_fn_list)
+        if not self._has_own_rows:
+            flags = next(iter(self._ours.values()))
             self._metric_fn_list["exact_match"] = get_metric("exact_match")
             self._metric_fn_kwargs["exact_match"] = {
-                key: given[key] for key in EXACT_MATCH_OPTIONS if key in given
+                key: flags[key] for key in EXACT_MATCH_OPTIONS if key in flags
             }
+        outcome = next(iter(self._metric_fn_list))
+        bounds = {"bayes_bounds": self._aggregated.get(outcome, {}).get("bounds")}
+        self.settings = of_ours.get("bayes") or next(
+            iter(of_ours.values()), Settings.from_metadata(bounds, n)
+        )
+        if self._ours:
+            config.metadata = {**(config.metadata or {}), "bayes": self.settings.to_dict()}
+        further = {
+            "takes_scores": "weights" not in self._ours.get("bayes", {}),
+            "warns": bool(self._ours),
+        }
+        self.outcomes = [MetricOutcome(outcome, self.settings, name, **further)]
+        self._outcome, self._takes_list = outcome, takes_list(self._metric_fn_kwargs[outcome])
+        self._yaml_generation_kwargs = dict(config.generation_kwargs or {})
+        self.grader = TrialGrader(self)
 
-    def _aggregation_options(self, metric: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the checked options of an aggregation; the others stay the metric's own."""
-        function = self._aggregation_list[metric]
-        usual = metric_agg_registry.get(metric, None)
-        if usual is not None and usual.__name__ not in _MEANS:
-            sentence = (
-                f"task {self.config.task}: `aggregation: {function.__name__}` must stand under a "
-                f"metric that gives each question a number; got {metric}"
-            )
-            raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
-        options = aggregations.options_of(function, given, self.settings.n)
-        for option in options:
-            self._metric_fn_kwargs[metric].pop(option, None)
-        return options
-
-    def build_all_requests(self, **kwargs: Any) -> None:
-        """Build one N-fold request per question."""
-        build = super().build_all_requests
-        if self._all_kept:
-            build_requests(build, self, self.settings, self._yaml_generation_kwargs, kwargs)
-        else:
-            build(**kwargs)
+    def _settings_of(self, metric: str, n: int) -> Settings:
+        """Return the checked settings of a metric of this package, which does not grade itself."""
+        name, function = str(self.config.task), self._aggregation_list[metric]
+        if getattr(self, "UNSAFE_CODE", False):
+            sentence = f"task {name}: programs are sampled as {name}_bayes, not by metric {metric}"
+            raise TaskConfigError(sentence, "unsupported", "metric_list", metric)
+        if function is not aggregations.bayes:
+            sentence = f"task {name}: metric {metric} must have `aggregation: bayes`"
+            value = getattr(function, "__name__", function)
+            raise TaskConfigError(sentence, "choice", "aggregation", value)
+        if metric == "rubric":
+            metrics.rubrics_of(self._ours[metric])
+        del self._metric_fn_list[metric]
+        return metrics.settings_of(metric, self._ours[metric], n)
 
     # -- after sampling --------------------------------------------------------------
 
     def apply_filters(self) -> None:
-        """Run the task's own filters, and those that keep all responses to a question."""
-        name = str(self.config.task)
-        if self._all_kept:
-            receive_responses(self._instances, self.settings, name)
+        """Run the filters that keep all responses to a question, and the task's own."""
         super().apply_filters()
-        for pipeline in self._all_kept:
-            own = [instance.filtered_resps[pipeline.name] for instance in self._instances]
-            pipelines.apply(pipeline, self._instances, name)
-            for instance, filtered in zip(self._instances, own, strict=True):
-                kept = instance.filtered_resps[pipeline.name]
-                responses = AllResponses(kept, instance, pipeline.name, filtered)
-                instance.filtered_resps[pipeline.name] = responses
+        kept = [dict(instance.filtered_resps) for instance in self._instances]
+        for pipeline in self._own_filters:
+            pipeline.apply(self._instances)
+        for instance, by_filter in zip(self._instances, kept, strict=True):
+            for name, responses in by_filter.items():
+                responses.own = instance.filtered_resps[name]
+                instance.filtered_resps[name] = responses
 
-    def values_of(self, doc: Any, response: Any) -> Any:
-        """Return what the task's own grading gives one response."""
-        values = super().process_results(doc, [response])
-        for metric in (self.outcomes[0].name, *self._aggregated):
-            values = single_result(values, metric)
-        return values
-
-    def process_results(self, doc: Any, results: Any) -> Mapping[str, Any]:
+    def process_results(self, doc: Any, results: Any) -> Any:
         """Return the rows of the task's own metrics, and those of this package."""
-        responses, rows = results[0], {}
-        is_graded = not isinstance(responses, AllResponses)  # choices, or what a vote leaves of N
-        if self._own_rows:
-            rows = super().process_results(doc, results if is_graded else [responses.own])
-            rows = {name: value for name, value in rows.items() if name not in _OF_GRADERS}
-        if is_graded:
-            return {**rows, **self._aggregations([rows], [str(responses)])}
-        pipeline, doc_id = responses.pipeline, responses.instance.doc_id
-        trials = self.grader.grades(doc, dict(enumerate(responses)), pipeline, doc_id)
-        logged, answers = measured_columns(responses.raw, responses.raw), []
-        if self.grader.answer_source(pipeline) != "none":
-            logged["answers"] = answers = [trial.answer for trial in trials]
-        rows |= self._aggregations([trial.values or {} for trial in trials], answers)
-        if self._ours:
-            rows |= self._rows_of_ours(responses, trials, logged)
-        values = loggable_values([trial.values for trial in trials], self._metric_fn_list)
-        return LoggedResult(rows, logged, values)
+        responses = results[0]
+        if not isinstance(responses, list) or len(responses) != self.settings.n:
+            rows = self._own_rows(doc, responses)  # of what a vote leaves of N responses
+            values = {name: [value] for name, value in rows.items()}
+            return {**rows, **_aggregation_rows(self._aggregated, values, [str(responses)])}
+        logged = super().process_results(doc, results)
+        if hasattr(responses, "own"):  # not where somebody grades responses by hand
+            rows = self._own_rows(doc, responses.own)
+            rows |= _aggregation_rows(self._aggregated, logged, logged.get("answers", ()))
+            logged.rows = {**rows, **self._rows_of_ours(responses, logged)}
+        return logged
 
-    def _aggregations(
-        self, trials: Sequence[Mapping[str, Any]], answers: Sequence[str | None]
-    ) -> dict[str, Any]:
-        """Return what the aggregations of this package get; none of what the task leaves out."""
-        rows = {}
-        for metric, options in self._aggregated.items():
-            if any(metric in values for values in trials):
-                lowest = options.get("bounds", (0, 1))[0]
-                of_metric = [values.get(metric, lowest) for values in trials]
-                rows[metric] = aggregations.TrialValues(of_metric, options, answers)
-        return rows
+    def _own_rows(self, doc: Any, response: Any) -> dict[str, Any]:
+        if not self._has_own_rows:
+            return {}
+        rows = super(RepeatedSamplingTask, self).process_results(doc, [response])
+        return {name: value for name, value in rows.items() if name not in _OF_GRADERS}
 
-    def _rows_of_ours(
-        self, responses: AllResponses, trials: Sequence[GradedTrial], logged: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return the rows of this package's metrics, and put the outcomes into the log."""
-        name = str(self.config.task)
-        record = self.outcomes[0].record(
-            trials,
-            answer_source=self.grader.answer_source(responses.pipeline),
-            origin=f"task {name}, filter {responses.pipeline}",
-            **endings(responses.raw),
-        )
-        if record.problem is None:
-            logged["scores" if record.are_scores else "outcomes"] = list(record.outcomes)
-        signals: dict[str, Any] = {}
+    def _rows_of_ours(self, responses: Any, logged: LoggedResult) -> dict[str, Any]:
+        """Return the rows of this package's metrics for a question."""
+        name, signals = str(self.config.task), {}
+        rows: dict[str, Any] = {}
         if "rubric" in self._ours and "outcomes" in logged:
             limit = completion_limit(self.config.generation_kwargs)
-            texts, columns = list(map(str, responses.raw)), logged.get("signals", {})
-            signals = trial_signals(texts, logged["outcomes"], columns, max_gen_toks=limit)
+            texts, recorded = list(map(str, responses.raw)), logged.get("signals", {})
+            signals = trial_signals(texts, logged["outcomes"], recorded, max_gen_toks=limit)
+        record = next(iter(logged.rows.values())).question
         graded = metrics.GradedTrials(record, name, signals)
-        rows: dict[str, Any] = {}
         for metric, options in self._ours.items():
             of_metric = getattr(metrics, metric)([None], [graded], **options)
             if not of_metric:
@@ -257,3 +206,48 @@ class ListedMetrics(ConfigurableTask):
                 is_score = row not in (*SHARES, "rubric_missing")
                 self._higher_is_better.setdefault(row, is_score)
         return rows
+
+    # -- the rows, for the harness ------------------------------------------------------
+
+    def aggregation(self) -> dict[str, Any]:
+        """Return the aggregation of every row."""
+        return super(RepeatedSamplingTask, self).aggregation()
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return the direction of every row but sds: True for scores, False for errors."""
+        return super(RepeatedSamplingTask, self).higher_is_better()
+
+
+#: The classes of tasks in which something of this package is in use.
+SAMPLED = (RepeatedSamplingTask, ListedAggregations)
+
+
+def _aggregation_options(task: Any, options: _Options, n: int) -> _Options:
+    """Return the checked options of aggregations; the others stay the metrics' own."""
+    aggregated = {}
+    for metric, given in options.items():
+        function = task._aggregation_list[metric]
+        usual = metric_agg_registry.get(metric, None)
+        if usual is not None and usual.__name__ not in _MEANS:
+            sentence = (
+                f"task {task.config.task}: `aggregation: {function.__name__}` must stand under "
+                f"a metric that gives each question a number; got {metric}"
+            )
+            raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
+        aggregated[metric] = aggregations.options_of(function, given, n)
+        for option in aggregated[metric]:
+            task._metric_fn_kwargs[metric].pop(option, None)
+    return aggregated
+
+
+def _aggregation_rows(
+    aggregated: _Options, values: Mapping[str, Sequence[Any]], answers: Sequence[str | None]
+) -> dict[str, Any]:
+    """Return what the aggregations of this package get; none of what the task leaves out."""
+    rows = {}
+    for metric, options in aggregated.items():
+        if metric in values:
+            lowest = options.get("bounds", (0, 1))[0]
+            of_trials = [lowest if value is None else value for value in values[metric]]
+            rows[metric] = aggregations.TrialValues(of_trials, options, answers)
+    return rows

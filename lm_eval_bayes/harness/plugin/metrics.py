@@ -29,12 +29,13 @@ from lm_eval_bayes.harness.task.result_rows import GradedResponses, RowValue, qu
 from lm_eval_bayes.harness.task.settings import Settings
 
 _OF_INTERVALS = ("level", "interval", "seed")
+_OF_OUTCOMES = ("weights", "bounds", "threshold")
 _OF_RUBRICS = ("schemata", "thresholds", "prior")
 
 #: The options of each metric: the settings of the same names, without their prefix.
 OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "bayes": ("k", "tau", "maj_k", *_OF_INTERVALS, "weights", *EXACT_MATCH_OPTIONS),
-    "credible_interval": (*_OF_INTERVALS, *EXACT_MATCH_OPTIONS),
+    "bayes": ("k", "tau", "maj_k", *_OF_INTERVALS, *_OF_OUTCOMES, *EXACT_MATCH_OPTIONS),
+    "credible_interval": (*_OF_INTERVALS, "bounds", *EXACT_MATCH_OPTIONS),
     "rubric": (*_OF_INTERVALS, *_OF_RUBRICS, *EXACT_MATCH_OPTIONS),
 }
 

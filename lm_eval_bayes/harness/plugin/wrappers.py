@@ -109,7 +109,7 @@ def _metadata_of(task: Any) -> Mapping[str, Any]:
 
 
 def _samples_repeatedly(task: Any) -> bool:
-    return isinstance(task, (RepeatedSamplingTask, metric_lists.ListedMetrics))
+    return isinstance(task, metric_lists.SAMPLED)
 
 
 def _warn_of_unused_settings(tasks: Mapping[str, Any]) -> None:

@@ -45,8 +45,8 @@ class MetricOutcome:
         Whether its rows have no addition to their names.
     takes_scores : bool
         Whether a value between 0 and 1 is a score; else a value is a category.
-    has_problem : bool
-        Whether a value was found that is none of these.
+    warns : bool
+        Whether the first value that is none of these is warned of.
     """
 
     name: str
@@ -54,7 +54,7 @@ class MetricOutcome:
     task: str
     first: bool = True
     takes_scores: bool = True
-    has_problem: bool = False
+    warns: bool = True
 
     def outcome(self, values: object) -> float:
         """Return the category of a response, an integer, or its score.
@@ -109,9 +109,9 @@ class MetricOutcome:
                 graded.append((outcome, trial.answer, trial.error))
         except TaskConfigError as error:
             graded, problem = [], str(error)
-            if not self.has_problem:
+            if self.warns:
                 log.warning("%s; the metric has no rows", error)
-            self.has_problem = True
+            self.warns = False
         return GradedResponses.of(graded, self.settings, metric=metric, problem=problem, **context)
 
     @property

@@ -77,7 +77,7 @@ def test_the_metric_gives_the_same_rows_as_the_class():
 def test_its_options_are_the_settings_and_process_results_is_the_grader():
     metric = {**bayes_config()["metric_list"][0], "k": [3], "maj_k": 2}
     config = bayes_config(metric_list=[OWN, metric], process_results=process_results_math)
-    script = dict.fromkeys(SCRIPT, [r"\boxed{2}", r"\boxed{1}", "none", r"\boxed{2.0}"])
+    script = {key: [r"\boxed{2}", r"\boxed{1}", "none", r"\boxed{2.0}"] for key in SCRIPT}
     row = row_of(config, script)
     assert {"pass@3,none", "maj@2,none"} <= set(row)
     assert row["avg@4,none"] == pytest.approx(2 / 12)
