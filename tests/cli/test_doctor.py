@@ -44,14 +44,7 @@ def home(tmp_path, monkeypatch):
 def lmeb(home, monkeypatch):
     """Run `doctor --json` on a harness that is in order; return (exit code, findings by name)."""
 
-    class Sound:
-        def result(self, timeout_s):
-            return ALL
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(installed.Probe, "start", Sound)
+    monkeypatch.setattr(installed, "registered", lambda timeout_s: ALL)
 
     def run(*arguments):
         code, printed, _ = called("doctor", "--json", *arguments)
@@ -152,16 +145,12 @@ def probe(tmp_path, code, timeout_s=30.0):
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(code)
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "fake")}
-    begun = installed.Probe.start(env)
-    try:
-        return begun.result(timeout_s)
-    finally:
-        begun.close()
+    return installed.registered(timeout_s, env)
 
 
 def test_a_broken_harness_is_told_in_one_line(tmp_path):
     result = probe(tmp_path, "print('hello')\nraise RuntimeError('no\\nluck')")
-    assert (result.error, result.complete, result.complete_by_hand) == ("luck", False, False)
+    assert (result.error, result.missing, result.complete_by_hand) == ("luck", NAMES, False)
     assert doctor._plugin(result).state == "wrong"
 
 
