@@ -8,7 +8,6 @@ and NAME is known, an entry for it is added: the configuration of NAME with the 
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -58,18 +57,13 @@ class SampledIndex(dict[str, Any]):
 
 
 def _building_ours(build: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(build)
-
     @functools.wraps(build)
-    def build_with_ours(*args: Any, **kwargs: Any) -> Any:
+    def build_with_ours(paths: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
         import lm_eval.tasks
 
-        bound = signature.bind(*args, **kwargs)
         built_in = Path(str(lm_eval.tasks.__file__)).parent
-        bound.arguments["paths"] = with_our_tasks(
-            bound.arguments["paths"], built_in, task_configs_dir()
-        )
-        return SampledIndex(build(*bound.args, **bound.kwargs))
+        paths = with_our_tasks(paths, built_in, task_configs_dir())
+        return SampledIndex(build(paths, *args, **kwargs))
 
     return build_with_ours
 
