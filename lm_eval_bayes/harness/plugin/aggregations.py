@@ -37,20 +37,13 @@ class TrialValues(list[Any]):
 
     Attributes
     ----------
-    options : mapping
-        The options of the aggregation.
     answers : sequence of str or None
         The answers of the responses, for a vote.
     """
 
-    def __init__(
-        self,
-        values: Iterable[Any],
-        options: Mapping[str, Any],
-        answers: Sequence[str | None] = (),
-    ) -> None:
+    def __init__(self, values: Iterable[Any], answers: Sequence[str | None] = ()) -> None:
         super().__init__(values)
-        self.options, self.answers = options, answers
+        self.answers = answers
 
 
 class Mean(float):
@@ -83,17 +76,17 @@ def options_of(
     options = {option.name: given[option.name] for option in parameters if option.name in given}
     bounds, rule = options.get("bounds", [0, 1]), "be the lowest and the highest value"
     lowest, _ = check_pair("bounds", bounds, rule, lambda low, high: low < high)
-    inspect.unwrap(aggregation)([TrialValues([lowest] * n, {}, [""] * n)], **options)
+    inspect.unwrap(aggregation)([TrialValues([lowest] * n, [""] * n)], **options)
     return options
 
 
-def _aggregation(compute: Callable[..., Any]) -> Callable[[Items], float]:
-    """Return the aggregation of items, whose options they carry, that a function computes."""
+def _aggregation(compute: Callable[..., Any]) -> Callable[..., float]:
+    """Return the aggregation that a function computes."""
 
     @functools.wraps(compute)
-    def aggregate(items: Items) -> float:
+    def aggregate(items: Items, **options: Any) -> float:
         try:
-            result = compute(items, **getattr(items[0], "options", {}))
+            result = compute(items, **options)
         except (InvalidInputError, TypeError) as error:
             log.warning("aggregation %s has no number: %s", compute.__name__, error)
             return math.nan
@@ -166,7 +159,7 @@ def mg_pass_at_k(items: Items, k: int) -> Any:
 @_aggregation
 def maj_at_k(items: Items, k: int) -> Any:
     """Return maj@k: the expected credit of a vote of k trials; the option `k` is at most N."""
-    answers, values = [getattr(item, "answers", ()) for item in items], _values(items)
+    answers, values = [getattr(item, "answers", [""]) for item in items], _values(items)
     if any(len(a) != len(v) for a, v in zip(answers, values, strict=True)):
         rule = "come from a filter of a generate_until task, or from `process_results` as `answer`"
         raise InvalidInputError.of("answers", "missing", rule, None)

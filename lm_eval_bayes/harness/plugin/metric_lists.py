@@ -7,7 +7,8 @@ metrics of this package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from lm_eval.api.registry import get_metric, metric_agg_registry
@@ -38,18 +39,23 @@ _OF_GRADERS = ("answer", "grading_error")
 _Options = Mapping[str, Mapping[str, Any]]
 
 
-def prepare(task: Any) -> None:
+def prepare(task: Any) -> bool:
     """Let a task compute the metrics and aggregations of this package that it lists.
 
     Tasks that list none, and those of this package's classes, are not changed.
+
+    Returns
+    -------
+    bool
+        Whether something of this package is in use.
 
     Raises
     ------
     TaskConfigError, InvalidInputError
         If an option breaks its rule, or the task cannot have what it lists.
     """
-    if not isinstance(task, ConfigurableTask) or isinstance(task, SAMPLED):
-        return
+    if isinstance(task, RepeatedSamplingTask) or not isinstance(task, ConfigurableTask):
+        return isinstance(task, RepeatedSamplingTask)
     options: dict[str, dict[str, Any]] = {}
     for entry in task.config.metric_list or ():
         metric = str(getattr(entry["metric"], "__name__", entry["metric"]))
@@ -57,39 +63,43 @@ def prepare(task: Any) -> None:
         is_ours = getattr(aggregation, "__module__", None) == aggregations.__name__
         if metric in metrics.OPTIONS or is_ours:
             options[metric] = {k: v for k, v in entry.items() if k not in _OF_HARNESS}
-    if options:
+    if options and task.OUTPUT_TYPE == "generate_until":
         cls = type(task)
-        kind = ListedMetrics if task.OUTPUT_TYPE == "generate_until" else ListedAggregations
-        task.__class__ = type(cls.__name__, (kind, cls), {})
+        task.__class__ = type(cls.__name__, (ListedMetrics, cls), {})
         task.list_metrics(options)
+    else:
+        _bind_options(task, options, 1)
+    return bool(options)
 
 
-class ListedAggregations(ConfigurableTask):
-    """What :func:`prepare` puts before the class of a task without generated responses."""
+def _bind_options(task: Any, options: _Options, n: int) -> _Options:
+    """Bind the checked options of aggregations; return them by metric.
 
-    def list_metrics(self, options: _Options) -> None:
-        """Check the aggregations of this package under the task's own metrics.
-
-        Parameters
-        ----------
-        options : mapping of str to mapping
-            What stands beside each metric that is of this package, or has an aggregation of it.
-        """
-        for metric in options:
-            if metric in metrics.OPTIONS:
-                sentence = (
-                    f"task {self.config.task}: metric {metric} must have `output_type: "
-                    f"generate_until`; got {self.OUTPUT_TYPE} (`aggregation: bayes` under the "
-                    "task's own metric has no such limit)"
-                )
-                raise TaskConfigError(sentence, "unsupported", "output_type", self.OUTPUT_TYPE)
-        self._aggregated = _aggregation_options(self, options, 1)
-
-    def process_results(self, doc: Any, results: Any) -> Mapping[str, Any]:
-        """Return the rows of the task's own metrics, with what the aggregations get."""
-        rows = super().process_results(doc, results)
-        values = {name: [value] for name, value in rows.items()}
-        return {**rows, **_aggregation_rows(self._aggregated, values, [str(results[0])])}
+    The others stay the metrics' own.
+    """
+    bound = {}
+    for metric, given in options.items():
+        function = task._aggregation_list[metric]
+        if metric in metrics.OPTIONS:
+            sentence = (
+                f"task {task.config.task}: metric {metric} must have `output_type: "
+                f"generate_until`; got {task.OUTPUT_TYPE} (`aggregation: bayes` under the "
+                "task's own metric has no such limit)"
+            )
+            raise TaskConfigError(sentence, "unsupported", "output_type", task.OUTPUT_TYPE)
+        usual = metric_agg_registry.get(metric, None)
+        if usual is not None and usual.__name__ not in _MEANS:
+            sentence = (
+                f"task {task.config.task}: `aggregation: {function.__name__}` must stand under "
+                f"a metric that gives each question a number; got {metric}"
+            )
+            raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
+        bound[metric] = aggregations.options_of(function, given, n)
+        for option in bound[metric]:
+            task._metric_fn_kwargs[metric].pop(option, None)
+        aggregation = functools.partial(function, **bound[metric])
+        task._aggregation_list[metric] = functools.update_wrapper(aggregation, function)
+    return bound
 
 
 class ListedMetrics(RepeatedSamplingTask):
@@ -112,7 +122,7 @@ class ListedMetrics(RepeatedSamplingTask):
             pipelines.check_keeps_all(pipeline, out, n, name)
         self._ours = {metric: options[metric] for metric in options if metric in metrics.OPTIONS}
         others = {metric: options[metric] for metric in options if metric not in metrics.OPTIONS}
-        self._aggregated = _aggregation_options(self, others, n)
+        self._aggregated = _bind_options(self, others, n)
         of_ours = {metric: self._settings_of(metric, n) for metric in self._ours}
         self._has_own_rows = bool(self._metric_fn_list)
         if not self._has_own_rows:
@@ -169,13 +179,16 @@ class ListedMetrics(RepeatedSamplingTask):
         """Return the rows of the task's own metrics, and those of this package."""
         responses = results[0]
         if not isinstance(responses, list) or len(responses) != self.settings.n:
-            rows = self._own_rows(doc, responses)  # of what a vote leaves of N responses
-            values = {name: [value] for name, value in rows.items()}
-            return {**rows, **_aggregation_rows(self._aggregated, values, [str(responses)])}
+            return self._own_rows(doc, responses)  # of what a vote leaves of N responses
         logged = super().process_results(doc, results)
         if hasattr(responses, "own"):  # not where somebody grades responses by hand
             rows = self._own_rows(doc, responses.own)
-            rows |= _aggregation_rows(self._aggregated, logged, logged.get("answers", ()))
+            for metric, options in self._aggregated.items():
+                if metric in logged:  # else the task leaves this question out
+                    lowest = options.get("bounds", (0, 1))[0]
+                    values = [lowest if value is None else value for value in logged[metric]]
+                    answers = logged.get("answers", ())
+                    rows[metric] = aggregations.TrialValues(values, answers)
             logged.rows = {**rows, **self._rows_of_ours(responses, logged)}
         return logged
 
@@ -216,38 +229,3 @@ class ListedMetrics(RepeatedSamplingTask):
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of every row but sds: True for scores, False for errors."""
         return super(RepeatedSamplingTask, self).higher_is_better()
-
-
-#: The classes of tasks in which something of this package is in use.
-SAMPLED = (RepeatedSamplingTask, ListedAggregations)
-
-
-def _aggregation_options(task: Any, options: _Options, n: int) -> _Options:
-    """Return the checked options of aggregations; the others stay the metrics' own."""
-    aggregated = {}
-    for metric, given in options.items():
-        function = task._aggregation_list[metric]
-        usual = metric_agg_registry.get(metric, None)
-        if usual is not None and usual.__name__ not in _MEANS:
-            sentence = (
-                f"task {task.config.task}: `aggregation: {function.__name__}` must stand under "
-                f"a metric that gives each question a number; got {metric}"
-            )
-            raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
-        aggregated[metric] = aggregations.options_of(function, given, n)
-        for option in aggregated[metric]:
-            task._metric_fn_kwargs[metric].pop(option, None)
-    return aggregated
-
-
-def _aggregation_rows(
-    aggregated: _Options, values: Mapping[str, Sequence[Any]], answers: Sequence[str | None]
-) -> dict[str, Any]:
-    """Return what the aggregations of this package get; none of what the task leaves out."""
-    rows = {}
-    for metric, options in aggregated.items():
-        if metric in values:
-            lowest = options.get("bounds", (0, 1))[0]
-            of_trials = [lowest if value is None else value for value in values[metric]]
-            rows[metric] = aggregations.TrialValues(of_trials, options, answers)
-    return rows

@@ -47,13 +47,12 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
     groups, tasks = loaded.get("groups", {}), loaded.get("tasks")
     if tasks is None:
         groups, tasks = _handle_back_comp(loaded)
-    for task in tasks.values():
-        metric_lists.prepare(task)
+    in_use = {name: task for name, task in tasks.items() if metric_lists.prepare(task)}
     # the name in a task's requests, which `task_dict` may call otherwise
     own_names = [
         str(getattr(_config_of(task), "task", None) or name) for name, task in tasks.items()
     ]
-    _check_trials(tasks, own_names)
+    _check_trials(tasks, in_use, own_names)
     by_own_name = dict(zip(own_names, tasks.values(), strict=True))
     for group in groups.values():
         check_group(group)
@@ -67,7 +66,7 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
             if results.get("samples"):
                 results["samples"] = read_later(results["samples"])
             _add_stderrs(results)
-            _add_provenance(results, tasks, finish(results, tasks, groups.values()))
+            _add_provenance(results, in_use, finish(results, tasks, groups.values()))
     return results
 
 
@@ -93,12 +92,14 @@ def _config_of(task: Any) -> Any:
     return getattr(task, "config", None)
 
 
-def _check_trials(tasks: Mapping[str, Any], own_names: Sequence[str]) -> None:
+def _check_trials(
+    tasks: Mapping[str, Any], in_use: Mapping[str, Any], own_names: Sequence[str]
+) -> None:
     """Raise an error where `bayes_n` names no task of the run; warn where it has no effect."""
     unused = []
     for name, task in tasks.items():
         given = (getattr(_config_of(task), "metadata", None) or {}).get("bayes_n")
-        if given is not None and not isinstance(task, metric_lists.SAMPLED):
+        if given is not None and name not in in_use:
             unused.append(name)
         elif isinstance(given, Mapping):
             unknown = sorted({*given}.difference(own_names))
@@ -135,7 +136,7 @@ def _add_provenance(
     """
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name)
-        if config is not None and isinstance(task, metric_lists.SAMPLED):
+        if config is not None:
             config["metadata"] = {
                 **(config.get("metadata") or {}),
                 "lm_eval_bayes": {
