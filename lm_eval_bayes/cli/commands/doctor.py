@@ -251,12 +251,9 @@ def _plugin(registered: Registered) -> Finding:
             how = f"through the start-up file {installed.start_up_file() or ''}".rstrip()
         else:
             how = "registered at its import"
-        components = f"{len(registered.by_itself) - 1} components and the tasks"
+        components = f"{len(registered.names) - 1} components and the tasks"
         return finding("ok", f"lm_eval finds {components}, {how}")
     missing = ", ".join(registered.missing)
-    if not registered.complete_by_hand:
-        detail = f"this release of the harness cannot register: {missing}"
-        return finding("wrong", detail, pip_install(str(HARNESS)))
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
     value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
     # the rule of the boot module, which is no part of an installed package

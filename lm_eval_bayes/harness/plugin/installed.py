@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_bayes.harness.plugin import patches, registration
-from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
+from lm_eval_bayes.harness.plugin import patches
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component, is_registered
 
 #: The file that makes a start of Python wait for the harness.
 START_UP_FILE = "lm_eval_bayes_boot." + ("start" if sys.version_info >= (3, 15) else "pth")
@@ -97,24 +97,17 @@ class Registered:
     ----------
     error : str or None
         Why the harness could not be imported.
-    by_itself, by_hand : tuple of str
-        Those of :data:`NAMES` that are registered when the harness is imported, and after
-        ``python -m lm_eval_bayes`` has registered what was missing.
+    names : tuple of str
+        Those of :data:`NAMES` that are registered when the harness is imported.
     """
 
     error: str | None = None
-    by_itself: tuple[str, ...] = ()
-    by_hand: tuple[str, ...] = ()
-
-    @property
-    def complete_by_hand(self) -> bool:
-        """Whether `python -m lm_eval_bayes` finds everything."""
-        return set(NAMES) <= set(self.by_hand)
+    names: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What `lm_eval` does not find."""
-        return tuple(name for name in NAMES if name not in self.by_itself)
+        return tuple(name for name in NAMES if name not in self.names)
 
 
 def registered(timeout_s: float, environment: Mapping[str, str] | None = None) -> Registered:
@@ -143,7 +136,7 @@ def registered(timeout_s: float, environment: Mapping[str, str] | None = None) -
         return Registered(f"importing it took more than {timeout_s:g} s")
     for line in done.stdout.splitlines():
         if line.startswith(_MARK):
-            return Registered(None, *map(tuple, json.loads(line.removeprefix(_MARK))))
+            return Registered(None, tuple(json.loads(line.removeprefix(_MARK))))
     last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
     return Registered(last[0] if last else f"exit code {done.returncode}")
 
@@ -169,16 +162,9 @@ def _output(
 
 def print_registered() -> None:
     """Print what this process's harness has registered; for a process of its own."""
-    by_itself = _registered()
-    if len(by_itself) < len(NAMES):
-        registration.register_all()
-    print(f"\n{_MARK}{json.dumps([by_itself, _registered()])}", flush=True)
-
-
-def _registered() -> list[str]:
     folder = [TASK_FOLDER] if patches.is_installed(patches.TASK_INDEX) else []
-    names = [_name(component) for component in COMPONENTS if registration.is_registered(component)]
-    return names + folder
+    names = [_name(component) for component in COMPONENTS if is_registered(component)]
+    print(f"\n{_MARK}{json.dumps(names + folder)}", flush=True)
 
 
 # -- backends ------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def run_harness() -> None:
     cli_evaluate()
 
 
-def _has_run(name: str, just_run: str = "") -> bool:
+def _has_run(name: str, just_run: str) -> bool:
     module = sys.modules.get(name)
     is_running = bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
     return name == just_run or (module is not None and not is_running)
