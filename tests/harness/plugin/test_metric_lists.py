@@ -173,6 +173,17 @@ def test_the_metric_bayes_of_scores_is_the_posterior_of_scores():
     assert "bayes@4,none" not in row
 
 
+def test_bounds_and_threshold_stand_beside_the_metric_bayes():
+    def graded(doc, results):
+        return {"score": 1 + 9 * (results[0] == doc["answer"])}
+
+    metric = {**bayes_config()["metric_list"][0], "bounds": [1, 10], "threshold": 5}
+    listed = [{**OWN, "metric": "score"}, metric]
+    row = row_of(bayes_config(metric_list=listed, process_results=graded))
+    assert row["avg@4,none"] == pytest.approx(1 + 9 * 4 / 12)
+    assert row["pass@4,none"] == pytest.approx(2 / 3)
+
+
 def test_a_grader_that_fails_counts_as_wrong(caplog):
     def graded(doc, results):
         return {"right": int(results[0]) == int(doc["answer"])}
