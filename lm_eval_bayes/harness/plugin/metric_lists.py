@@ -123,6 +123,9 @@ class ListedMetrics(RepeatedSamplingTask):
         self._ours = {metric: options[metric] for metric in options if metric in metrics.OPTIONS}
         others = {metric: options[metric] for metric in options if metric not in metrics.OPTIONS}
         self._aggregated = _bind_options(self, others, n)
+        if {"bayes", "credible_interval"} <= self._ours.keys():
+            sentence = f"task {name}: `metric: bayes` has the rows of credible_interval; list one"
+            raise TaskConfigError(sentence, "conflict", "metric_list", "credible_interval")
         of_ours = {metric: self._settings_of(metric, n) for metric in self._ours}
         self._has_own_rows = bool(self._metric_fn_list)
         if not self._has_own_rows:

@@ -24,6 +24,7 @@ from lm_eval_bayes.harness.plugin import metric_lists
 from lm_eval_bayes.harness.plugin.aggregations import Mean
 from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.harness.task.final_results import check_group, finish
+from lm_eval_bayes.harness.task.metrics import BY_METRIC
 
 log = get_logger(__name__)
 
@@ -52,7 +53,7 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
     own_names = [
         str(getattr(_config_of(task), "task", None) or name) for name, task in tasks.items()
     ]
-    _check_trials(tasks, in_use, own_names)
+    _check_names(tasks, in_use, own_names)
     by_own_name = dict(zip(own_names, tasks.values(), strict=True))
     for group in groups.values():
         check_group(group)
@@ -92,20 +93,25 @@ def _config_of(task: Any) -> Any:
     return getattr(task, "config", None)
 
 
-def _check_trials(
+def _metadata_of(task: Any) -> Mapping[str, Any]:
+    return getattr(_config_of(task), "metadata", None) or {}
+
+
+def _check_names(
     tasks: Mapping[str, Any], in_use: Mapping[str, Any], own_names: Sequence[str]
 ) -> None:
-    """Raise an error where `bayes_n` names no task of the run; warn where it has no effect."""
-    unused = []
-    for name, task in tasks.items():
-        given = (getattr(_config_of(task), "metadata", None) or {}).get("bayes_n")
-        if given is not None and name not in in_use:
-            unused.append(name)
-        elif isinstance(given, Mapping):
-            unknown = sorted({*given}.difference(own_names))
+    """Raise an error where a setting by task or by metric names one that no task has."""
+    metrics = [name for task in tasks.values() for name in getattr(task, "_metric_fn_list", ())]
+    known = {"bayes_n": own_names, **dict.fromkeys(BY_METRIC, metrics)}
+    for task in in_use.values():
+        for key, names in known.items():
+            given = _metadata_of(task).get(key)
+            unknown = [n for n in given if n not in names] if isinstance(given, Mapping) else []
             if unknown:
-                rule = f"name tasks of the run ({', '.join(own_names)})"
-                raise InvalidInputError.of("bayes_n", "choice", rule, unknown[0])
+                kind = "tasks" if key == "bayes_n" else "metrics"
+                rule = f"name {kind} of the run ({', '.join(dict.fromkeys(names))})"
+                raise InvalidInputError.of(key, "choice", rule, unknown[0])
+    unused = [n for n, task in tasks.items() if n not in in_use and "bayes_n" in _metadata_of(task)]
     if unused:
         log.warning(
             "bayes_n has no effect on %s, which %s not sampled repeatedly; %s_bayes is",
