@@ -91,12 +91,12 @@ def test_registration_follows_each_hook_and_nothing_else(stand_ins, python):
 @pytest.mark.parametrize("value", ["0", " No ", "FALSE", "off", "1", "", "yes"])
 def test_doctor_and_the_boot_module_read_one_switch_alike(site_folder, monkeypatch, value):
     from lm_eval_bayes.cli.commands.doctor import _plugin
-    from lm_eval_bayes.harness.plugin.installed import NAMES, Registered
+    from lm_eval_bayes.harness.plugin.installed import Registered
 
     monkeypatch.setenv("LM_EVAL_BAYES_AUTOLOAD", value)
     scope: dict[str, object] = {}
     exec((site_folder / BOOT).read_text(encoding="utf-8"), scope)
-    finding = _plugin(Registered(by_hand=tuple(NAMES)))
+    finding = _plugin(Registered())
     assert ("switched off" in " ".join(map(str, finding))) == scope["switched_off"]()
 
 

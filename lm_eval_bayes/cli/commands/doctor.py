@@ -127,27 +127,22 @@ def command(
         formats.describe(files, as_json)
         return
     from lm_eval_bayes._util.validation import check_positive
-    from lm_eval_bayes.harness.plugin.installed import Probe, harness_folder
+    from lm_eval_bayes.harness.plugin import installed
     from lm_eval_bayes.harness.task import questions
 
     check_positive("--timeout", timeout)
-    # The harness and the hub take seconds; they run while the rest is checked.
-    probe = Probe.start() if harness_folder() is not None else None
-    try:
-        offline_variable = questions.offline()
-        missing = [data for data in questions.needed() if not questions.is_cached(data)]
-        reach = None if offline or offline_variable else questions.HubQuery(missing, timeout)
-        sections = {
-            "packages": list(_packages()),
-            "backends": list(_backends()),
-            "folders": list(_folders()),
-            "store": [] if store is None else list(_store(store)),
-            "questions": list(_questions(reach, offline_variable)),
-            "harness": list(_harness(None if probe is None else probe.result(IMPORT_TIMEOUT_S))),
-        }
-    finally:
-        if probe is not None:
-            probe.close()
+    offline_variable = questions.offline()
+    missing = [data for data in questions.needed() if not questions.is_cached(data)]
+    reach = None if offline or offline_variable else questions.HubQuery(missing, timeout)
+    has_harness = installed.harness_folder() is not None
+    sections = {
+        "harness": list(_harness(installed.registered(IMPORT_TIMEOUT_S) if has_harness else None)),
+        "packages": list(_packages()),
+        "backends": list(_backends()),
+        "folders": list(_folders()),
+        "store": [] if store is None else list(_store(store)),
+        "questions": list(_questions(reach, offline_variable)),
+    }
     sections = {name: sections[name] for name in SECTIONS if sections[name]}
     findings = [finding for members in sections.values() for finding in members]
     n_wrong = sum(finding.state == "wrong" for finding in findings)
@@ -251,17 +246,14 @@ def _plugin(registered: Registered) -> Finding:
     if registered.error is not None:
         detail = f"the harness cannot be imported: {registered.error}"
         return finding("wrong", detail, f"{REINSTALL} '{HARNESS}'")
-    if registered.complete:
+    if not registered.missing:
         if installed.watches():
             how = f"through the start-up file {installed.start_up_file() or ''}".rstrip()
         else:
             how = "registered at its import"
-        components = f"{len(registered.by_itself) - 1} components and the tasks"
+        components = f"{len(registered.names) - 1} components and the tasks"
         return finding("ok", f"lm_eval finds {components}, {how}")
     missing = ", ".join(registered.missing)
-    if not registered.complete_by_hand:
-        detail = f"this release of the harness cannot register: {missing}"
-        return finding("wrong", detail, pip_install(str(HARNESS)))
     alternative = "`python -m lm_eval_bayes run` and `lm-eval-bayes run` find everything"
     value = os.environ.get("LM_EVAL_BAYES_AUTOLOAD", "")
     # the rule of the boot module, which is no part of an installed package

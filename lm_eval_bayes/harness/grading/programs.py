@@ -12,9 +12,8 @@ import multiprocessing
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, TypeAlias
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 
@@ -24,50 +23,65 @@ AT_A_TIME = 4
 #: Seconds after which processes are asked whether they have ended.
 _PATIENCE_S = 1.0
 
-#: A result, or the text of an error, by its kind.
-_Reply = tuple[str, Any]
+#: "result" and what grading gave, or "error" and a text.
+Reply: TypeAlias = tuple[str, Any]
 
 
-class ProgramGradingError(Exception):
-    """Grading a program failed; the message has the type of the error."""
+def reply(grade: Callable[[Any], Any], response: Any) -> Reply:
+    """Grade one response.
+
+    Examples
+    --------
+    >>> reply(int, "7"), reply(int, "x")[0]
+    (('result', 7), 'error')
+    """
+    try:
+        return "result", grade(response)
+    except LmEvalBayesError:
+        raise
+    except (Exception, SystemExit) as error:
+        return "error", f"{type(error).__name__}: {error}"
 
 
-def graders(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[Callable[[], Any]]:
-    """Grade the responses to one question.
+def replies(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[Reply]:
+    """Grade the responses to one question, each in a process of its own where they can be forked.
 
     Parameters
     ----------
     grade : callable
-        Takes one response; it runs in a forked process of its own, where the platform has them.
+        Takes one response.
     responses : sequence
         The programs.
 
     Returns
     -------
-    list of callable
-        One for each response. It returns what `grade` returned, as it is read back from JSON.
+    list of Reply
+        One for each response; a result is as it is read back from JSON.
 
     Raises
     ------
     TaskConfigError
-        By a callable, where `grade` raised an error of this package.
-    ProgramGradingError
-        By a callable, where it raised another one, or its process ended without a result.
+        Where `grade` raised an error of this package.
 
     Examples
     --------
-    >>> [result() for result in graders(len, ["a", "ab", "abc"])]
-    [1, 2, 3]
+    >>> replies(len, ["a", "ab", "abc"])
+    [('result', 1), ('result', 2), ('result', 3)]
     """
     if sys.platform != "linux":
-        return [partial(grade, response) for response in responses]
-    return [partial(_result, reply) for reply in _replies(grade, responses)]
+        return [reply(grade, response) for response in responses]
+    received = _in_processes(grade, responses)
+    for kind, value in received:
+        if kind == "configuration":
+            sentence, rule, argument = value
+            raise TaskConfigError(sentence, rule, argument)
+    return received
 
 
-def _replies(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[_Reply]:
+def _in_processes(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[Reply]:
     """Run a process for each response, a few at a time."""
     context = multiprocessing.get_context("fork")
-    replies: list[_Reply] = [("error", "")] * len(responses)
+    received: list[Reply] = [("error", "")] * len(responses)
     waiting = deque(enumerate(responses))
     running: dict[Any, tuple[int, Any]] = {}
     receiver: Any
@@ -86,41 +100,29 @@ def _replies(grade: Callable[[Any], Any], responses: Sequence[Any]) -> list[_Rep
                 try:
                     # a program may have left a process behind, which holds the pipe open
                     kind, value = json.loads(receiver.recv_bytes() if receiver.poll() else b"")
-                    replies[number] = kind, value
+                    received[number] = kind, value
                     process.join()
                 except (EOFError, ValueError, TypeError):
                     process.join()
                     message = f"the program ended its process, with exit code {process.exitcode}"
-                    replies[number] = "error", message
+                    received[number] = "error", message
                 receiver.close()
     finally:
         for _, process in running.values():
             process.kill()
-    return replies
+    return received
 
 
 def _send_grade(sender: Connection, grade: Callable[[Any], Any], response: Any) -> None:
     """Grade one response; errors become text, which can be sent."""
     try:
-        reply: _Reply = ("result", grade(response))
+        sent = reply(grade, response)
     except LmEvalBayesError as error:
-        reply = ("configuration", (str(error), error.rule, error.argument))
-    except (Exception, SystemExit) as error:
-        reply = ("error", f"{type(error).__name__}: {error}")
+        sent = ("configuration", (str(error), error.rule, error.argument))
     # no pickle: a program may write into the pipe
-    sender.send_bytes(json.dumps(reply, default=_plain).encode())
+    sender.send_bytes(json.dumps(sent, default=_plain).encode())
 
 
 def _plain(value: Any) -> Any:
     """Return a number or an array of numpy as JSON has it, anything else as text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def _result(reply: _Reply) -> Any:
-    kind, value = reply
-    if kind == "configuration":
-        sentence, rule, argument = value
-        raise TaskConfigError(sentence, rule, argument)
-    if kind == "error":
-        raise ProgramGradingError(value)
-    return value

@@ -11,6 +11,8 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import shutil
+import site
 import subprocess
 import sys
 import sysconfig
@@ -19,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_bayes.harness.plugin import patches, registration
-from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component
+from lm_eval_bayes.harness.plugin import patches
+from lm_eval_bayes.harness.plugin.registration import COMPONENTS, HOOKS, Component, is_registered
 
 #: The file that makes a start of Python wait for the harness.
 START_UP_FILE = "lm_eval_bayes_boot." + ("start" if sys.version_info >= (3, 15) else "pth")
@@ -48,8 +50,6 @@ def harness_folder() -> Path | None:
 
 def start_up_file() -> Path | None:
     """Return the start-up file that this Python reads, None if it is missing."""
-    import site
-
     folders = [*site.getsitepackages(), site.getusersitepackages()]
     folders += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     files = (Path(folder) / START_UP_FILE for folder in folders)
@@ -63,16 +63,17 @@ def watches() -> bool:
 
 def other_command() -> Path | None:
     """Return the `lm_eval` that a shell would start, if it belongs to another Python."""
-    import shutil
-
-    command = shutil.which("lm_eval")
-    if command is None:
+    path = shutil.which("lm_eval")
+    if path is None:
         return None
-    scripts = Path(sysconfig.get_path("scripts"))
+    command = Path(path)
     # The command of a user site lies elsewhere, and may be a link.
-    own_folders = {scripts.resolve(), Path(sys.executable).parent.resolve()}
-    folders = {Path(command).parent.resolve(), Path(command).resolve().parent}
-    return None if own_folders & folders or _runs_this_python(Path(command)) else Path(command)
+    own_folders = {
+        Path(sysconfig.get_path("scripts")).resolve(),
+        Path(sys.executable).parent.resolve(),
+    }
+    folders = {command.parent.resolve(), command.resolve().parent}
+    return None if own_folders & folders or _runs_this_python(command) else command
 
 
 def _runs_this_python(script: Path) -> bool:
@@ -81,8 +82,8 @@ def _runs_this_python(script: Path) -> bool:
             line = file.readline(1000)
     except OSError:
         return False
-    interpreter = line[2:].strip().decode("utf-8", "replace") if line.startswith(b"#!") else ""
-    return bool(interpreter) and os.path.abspath(interpreter) == os.path.abspath(sys.executable)
+    interpreter = line.removeprefix(b"#!").strip().decode("utf-8", "replace")
+    return os.path.abspath(interpreter) == os.path.abspath(sys.executable)
 
 
 # -- the harness as a process of its own sees it ------------------------------------------------
@@ -96,94 +97,74 @@ class Registered:
     ----------
     error : str or None
         Why the harness could not be imported.
-    by_itself, by_hand : tuple of str
-        Those of :data:`NAMES` that are registered when the harness is imported, and after
-        ``python -m lm_eval_bayes`` has registered what was missing.
+    names : tuple of str
+        Those of :data:`NAMES` that are registered when the harness is imported.
     """
 
     error: str | None = None
-    by_itself: tuple[str, ...] = ()
-    by_hand: tuple[str, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Whether `lm_eval` finds everything."""
-        return not self.missing
-
-    @property
-    def complete_by_hand(self) -> bool:
-        """Whether `python -m lm_eval_bayes` finds everything."""
-        return set(NAMES) <= set(self.by_hand)
+    names: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What `lm_eval` does not find."""
-        return tuple(name for name in NAMES if name not in self.by_itself)
+        return tuple(name for name in NAMES if name not in self.names)
 
 
-class Probe(NamedTuple):
-    """A process that imports the harness; :meth:`result` waits for it."""
+def registered(timeout_s: float, environment: Mapping[str, str] | None = None) -> Registered:
+    """Return what a process finds that imports the harness.
 
-    process: subprocess.Popen[str]
+    Parameters
+    ----------
+    timeout_s : float
+        Seconds after which it is ended.
+    environment : mapping, optional
+        Its environment; as `lm_eval` would have it unless given.
+    """
+    # What lies in the working directory is no part of the environment; this package is
+    # added last, for a checkout that is found through it.
+    package_parent = str(Path(__file__).resolve().parents[3])
+    code = (
+        "import sys\n"
+        "if sys.path and sys.path[0] == '': del sys.path[0]\n"
+        + "".join(f"import {name}\n" for name in HOOKS)
+        + f"sys.path.append({package_parent!r})\n"
+        "from lm_eval_bayes.harness.plugin.installed import print_registered\n"
+        "print_registered()\n"
+    )
+    done = _output([sys.executable, "-c", code], timeout_s, environment)
+    if done is None:
+        return Registered(f"importing it took more than {timeout_s:g} s")
+    for line in done.stdout.splitlines():
+        if line.startswith(_MARK):
+            return Registered(None, tuple(json.loads(line.removeprefix(_MARK))))
+    last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
+    return Registered(last[0] if last else f"exit code {done.returncode}")
 
-    @classmethod
-    def start(cls, environment: Mapping[str, str] | None = None) -> Probe:
-        """Start the process, with the environment that `lm_eval` would have."""
-        # What lies in the working directory is no part of the environment; this package is
-        # added last, for a checkout that is found through it.
-        package_parent = str(Path(__file__).resolve().parents[3])
-        code = (
-            "import sys\n"
-            "if sys.path and sys.path[0] == '': del sys.path[0]\n"
-            + "".join(f"import {name}\n" for name in HOOKS)
-            + f"sys.path.append({package_parent!r})\n"
-            "from lm_eval_bayes.harness.plugin.installed import print_registered\n"
-            "print_registered()\n"
-        )
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
+
+def _output(
+    command: list[str], timeout_s: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """Run a command; None where it cannot be started or takes too long."""
+    try:
+        return subprocess.run(
+            command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            capture_output=True,
             encoding="utf-8",
             errors="replace",
-            env=None if environment is None else dict(environment),
+            timeout=timeout_s,
+            env=environment,
+            check=False,
         )
-        return cls(process)
-
-    def close(self) -> None:
-        """End the process, if it still runs."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.communicate()
-
-    def result(self, timeout_s: float) -> Registered:
-        """Wait for what the process found, and end it if that takes too long."""
-        try:
-            stdout, stderr = self.process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            self.close()
-            return Registered(f"importing it took more than {timeout_s:g} s")
-        for line in stdout.splitlines():
-            if line.startswith(_MARK):
-                return Registered(None, *map(tuple, json.loads(line.removeprefix(_MARK))))
-        last = [line.strip() for line in stderr.splitlines() if line.strip()][-1:]
-        return Registered(last[0] if last else f"exit code {self.process.returncode}")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
 
 
 def print_registered() -> None:
     """Print what this process's harness has registered; for a process of its own."""
-    by_itself = _registered()
-    if len(by_itself) < len(NAMES):
-        registration.register_all()
-    print(f"\n{_MARK}{json.dumps([by_itself, _registered()])}", flush=True)
-
-
-def _registered() -> list[str]:
     folder = [TASK_FOLDER] if patches.is_installed(patches.TASK_INDEX) else []
-    names = [_name(component) for component in COMPONENTS if registration.is_registered(component)]
-    return names + folder
+    names = [_name(component) for component in COMPONENTS if is_registered(component)]
+    print(f"\n{_MARK}{json.dumps(names + folder)}", flush=True)
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -231,22 +212,7 @@ EXTRAS["peft"] = "hf"
 
 def gpus(timeout_s: float = 5.0) -> tuple[str, ...]:
     """Return the names of the GPUs that the driver's own tool lists, without loading torch."""
-    import shutil
-
-    tool = shutil.which("nvidia-smi")
-    if tool is not None:
-        try:
-            done = subprocess.run(
-                [tool, "--query-gpu=name", "--format=csv,noheader"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ()
-        if done.returncode == 0:
-            return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
+    done = _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], timeout_s)
+    if done is not None and done.returncode == 0:
+        return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
     return ("AMD GPU",) if Path("/dev/kfd").exists() else ()

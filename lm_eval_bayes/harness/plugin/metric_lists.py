@@ -1,42 +1,31 @@
 """Tasks of another class whose `metric_list` names metrics or aggregations of this package.
 
 Such a task is checked before sampling. Its own metrics keep their rows. They also grade each of the
-N responses by itself, and that goes into the aggregations and metrics of this package.
+N responses by itself, as in :class:`RepeatedSamplingTask`, and that goes into the aggregations and
+metrics of this package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from lm_eval.api.registry import get_metric, metric_agg_registry
 from lm_eval.api.task import ConfigurableTask
 
-from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes._util.validation import check_integer, check_option, check_pair, check_real
-from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
-from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.grading.grade import grade
-from lm_eval_bayes.harness.grading.task_metric import single_result
+from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.grading.task_metric import takes_list
 from lm_eval_bayes.harness.plugin import aggregations, metrics
-from lm_eval_bayes.harness.task import answers, pipelines
-from lm_eval_bayes.harness.task.logged_fields import (
-    LoggedResult,
-    Responses,
-    endings,
-    measured_columns,
-)
+from lm_eval_bayes.harness.task import pipelines
+from lm_eval_bayes.harness.task.answers import EXACT_MATCH_OPTIONS
+from lm_eval_bayes.harness.task.logged_fields import LoggedResult
+from lm_eval_bayes.harness.task.metrics import MetricOutcome
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.harness.task.requests import (
-    build_requests,
-    receive_responses,
-)
-from lm_eval_bayes.harness.task.result_rows import SHARES, GradedResponses
+from lm_eval_bayes.harness.task.result_rows import SHARES, warn_once
 from lm_eval_bayes.harness.task.settings import Settings
+from lm_eval_bayes.harness.task.trial_grades import TrialGrader
 from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
-from lm_eval_bayes.stats import SCOPES
-
-log = get_logger(__name__)
 
 #: Keys of an entry of `metric_list` that are no options.
 _OF_HARNESS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
@@ -44,294 +33,202 @@ _OF_HARNESS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
 #: Aggregations of the harness for metrics that give a number for each question.
 _MEANS = ("mean", "nanmean")
 
+#: What a `process_results` returns beside the values of metrics.
+_OF_GRADERS = ("answer", "grading_error")
 
-def prepare(task: Any) -> None:
+_Options = Mapping[str, Mapping[str, Any]]
+
+
+def prepare(task: Any) -> bool:
     """Let a task compute the metrics and aggregations of this package that it lists.
 
     Tasks that list none, and those of this package's classes, are not changed.
+
+    Returns
+    -------
+    bool
+        Whether something of this package is in use.
 
     Raises
     ------
     TaskConfigError, InvalidInputError
         If an option breaks its rule, or the task cannot have what it lists.
     """
-    sampled = (RepeatedSamplingTask, ListedMetrics)
-    if not isinstance(task, ConfigurableTask) or isinstance(task, sampled):
-        return
-    functions = {**task._aggregation_list, **task._metric_fn_list}
-    ours = (metrics.__name__, aggregations.__name__)
+    if isinstance(task, RepeatedSamplingTask) or not isinstance(task, ConfigurableTask):
+        return isinstance(task, RepeatedSamplingTask)
     options: dict[str, dict[str, Any]] = {}
     for entry in task.config.metric_list or ():
         metric = str(getattr(entry["metric"], "__name__", entry["metric"]))
-        both = (functions.get(metric), task._aggregation_list.get(metric))
-        if any(getattr(function, "__module__", None) in ours for function in both):
+        aggregation = task._aggregation_list.get(metric)
+        is_ours = getattr(aggregation, "__module__", None) == aggregations.__name__
+        if metric in metrics.OPTIONS or is_ours:
             options[metric] = {k: v for k, v in entry.items() if k not in _OF_HARNESS}
-    if options:
+    if options and task.OUTPUT_TYPE == "generate_until":
         cls = type(task)
         task.__class__ = type(cls.__name__, (ListedMetrics, cls), {})
         task.list_metrics(options)
+    else:
+        _bind_options(task, options, 1)
+    return bool(options)
 
 
-class AllResponses(Responses):
-    """All responses to a question, with what the task's own filter makes of them."""
+def _bind_options(task: Any, options: _Options, n: int) -> _Options:
+    """Bind the checked options of aggregations; return them by metric.
 
-    def __init__(self, filtered: Any, instance: Any, pipeline: str, own: Any) -> None:
-        super().__init__(filtered, instance, pipeline)
-        self.own = own
-
-
-class ListedMetrics(ConfigurableTask):
-    """What :func:`prepare` puts before the class of a task."""
-
-    def list_metrics(self, options: Mapping[str, Mapping[str, Any]]) -> None:
-        """Check what the task lists of this package; its own metrics stay the harness's.
-
-        Parameters
-        ----------
-        options : mapping of str to mapping
-            What stands beside each metric that is of this package, or has an aggregation of it.
-        """
-        self._ours = {name: options[name] for name in options if name in metrics.OPTIONS}
-        n, name, first = self._n_trials(), str(self.config.task), next(iter(self._ours), None)
-        self._aggregated = {
-            metric: self._aggregation_options(metric, dict(options[metric]), n)
-            for metric in options
-            if metric not in self._ours
-        }
-        self.settings = Settings.from_metadata({}, n)
-        if self._ours:
-            self._check_own_grading()
-            found = {m: metrics.settings_of(m, self._ours[m], n) for m in self._ours}
-            self.settings = found.get("bayes") or found[str(first)]
-            metrics.rubrics_of(self._ours.get("rubric", {}))
-            metadata = self.config.metadata or {}
-            self.config.metadata = {**metadata, "bayes": self.settings.to_dict()}
-        for metric in self._ours:
-            self._metric_fn_list.pop(metric)
-        flags = self._ours[first] if first else {}
-        self._grader = str(flags.get("grader", "exact_match"))
-        self._only_grades = bool(self._ours) and not self._metric_fn_list
-        if self._only_grades:
-            self._metric_fn_list["exact_match"] = get_metric("exact_match")
-            self._metric_fn_kwargs["exact_match"] = {
-                key: flags[key] for key in answers.EXACT_MATCH_OPTIONS if key in flags
-            }
-        self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
-        self._all_kept = []
-        if n > 1:
-            kept = pipelines.keep_all_responses(self.config.filter_list, name)
-            self._all_kept = pipelines.built(kept)
-        for pipeline in self._all_kept:
-            out = pipelines.probe_output(pipeline, n, self.task_docs[0], ["0"], name)
-            pipelines.check_keeps_all(pipeline, out, n, name)
-        self._sources = {
-            pipeline.name: self._answer_source(pipeline)
-            for pipeline in self._all_kept or self._filters
-        }
-        self._warned: set[str] = set()
-        self._row_names: dict[str, None] = {}
-
-    # -- before sampling -------------------------------------------------------------
-
-    def _n_trials(self) -> int:
-        """Return N, `bayes_n` or `repeats`; it is 1 where responses are not sampled."""
-        if self.OUTPUT_TYPE != "generate_until":
-            return 1
-        given = {k: v for k, v in (self.config.metadata or {}).items() if k == "bayes_n"}
-        settings = Settings.from_metadata(given, self.config.repeats, task=str(self.config.task))
-        self.config.repeats = settings.n
-        return int(settings.n)
-
-    def _check_own_grading(self) -> None:
-        name, first = str(self.config.task), next(iter(self._ours))
-        if self.OUTPUT_TYPE != "generate_until":
+    The others stay the metrics' own.
+    """
+    bound = {}
+    for metric, given in options.items():
+        function = task._aggregation_list[metric]
+        if metric in metrics.OPTIONS:
             sentence = (
-                f"task {name}: metric {first} must have `output_type: generate_until`; got "
-                f"{self.OUTPUT_TYPE} (`aggregation: bayes` under the task's own metric has no such "
-                "limit)"
+                f"task {task.config.task}: metric {metric} must have `output_type: "
+                f"generate_until`; got {task.OUTPUT_TYPE} (`aggregation: bayes` under the "
+                "task's own metric has no such limit)"
             )
-            raise TaskConfigError(sentence, "unsupported", "output_type", self.OUTPUT_TYPE)
-        if getattr(self, "UNSAFE_CODE", False):
-            sentence = f"task {name}: programs are sampled as {name}_bayes, not by metric {first}"
-            raise TaskConfigError(sentence, "unsupported", "metric_list", first)
-        for metric in self._ours:
-            function = self._aggregation_list[metric]
-            if function is not aggregations.bayes:
-                sentence = f"task {name}: metric {metric} must have `aggregation: bayes`"
-                value = getattr(function, "__name__", function)
-                raise TaskConfigError(sentence, "choice", "aggregation", value)
-
-    def _aggregation_options(self, metric: str, given: dict[str, Any], n: int) -> Any:
-        """Return the checked options of an aggregation; the others stay the metric's own."""
-        name, function = str(self.config.task), self._aggregation_list[metric].__name__
+            raise TaskConfigError(sentence, "unsupported", "output_type", task.OUTPUT_TYPE)
         usual = metric_agg_registry.get(metric, None)
         if usual is not None and usual.__name__ not in _MEANS:
             sentence = (
-                f"task {name}: `aggregation: {function}` must stand under a metric that gives each "
-                f"question a number; got {metric}"
+                f"task {task.config.task}: `aggregation: {function.__name__}` must stand under "
+                f"a metric that gives each question a number; got {metric}"
             )
             raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
-        known = aggregations.OPTIONS[function]
-        for option, is_needed in known.items():
-            if is_needed and option not in given:
-                sentence = f"task {name}: `aggregation: {function}` needs `{option}` beside it"
-                raise TaskConfigError(sentence, "missing", option)
-            self._metric_fn_kwargs[metric].pop(option, None)
-        checks: dict[str, Callable[[Any], Any]] = {
-            "k": lambda k: check_integer("k", k, 1, n),
-            "tau": lambda tau: check_real(
-                "tau", tau, "be a number in [0, 1]", lambda x: 0.0 <= x <= 1.0
-            ),
-            "scope": lambda scope: check_option("scope", scope, SCOPES),
-            "bounds": lambda pair: check_pair(
-                "bounds", pair, "be the lowest and the highest value", lambda low, high: low < high
-            ),
+        bound[metric] = aggregations.options_of(function, given, n)
+        for option in bound[metric]:
+            task._metric_fn_kwargs[metric].pop(option, None)
+        aggregation = functools.partial(function, **bound[metric])
+        task._aggregation_list[metric] = functools.update_wrapper(aggregation, function)
+    return bound
+
+
+class ListedMetrics(RepeatedSamplingTask):
+    """What :func:`prepare` puts before the class of a `generate_until` task."""
+
+    #: The task's own filters need the texts.
+    reads_stored_texts = False
+
+    def list_metrics(self, options: _Options) -> None:
+        """Check what the task lists of this package; its own metrics stay the harness's."""
+        config, name = self.config, str(self.config.task)
+        given = {k: v for k, v in (config.metadata or {}).items() if k == "bayes_n"}
+        config.repeats = n = Settings.from_metadata(given, config.repeats, task=name).n
+        self._own_filters: list[Any] = self._filters
+        self._filters: list[Any] = pipelines.built(
+            pipelines.keep_all_responses(config.filter_list, name)
+        )
+        for pipeline in self._filters:
+            out = pipelines.probe_output(pipeline, n, self.task_docs[0], ["0"], name)
+            pipelines.check_keeps_all(pipeline, out, n, name)
+        self._ours = {metric: options[metric] for metric in options if metric in metrics.OPTIONS}
+        others = {metric: options[metric] for metric in options if metric not in metrics.OPTIONS}
+        self._aggregated = _bind_options(self, others, n)
+        if {"bayes", "credible_interval"} <= self._ours.keys():
+            sentence = f"task {name}: `metric: bayes` has the rows of credible_interval; list one"
+            raise TaskConfigError(sentence, "conflict", "metric_list", "credible_interval")
+        of_ours = {metric: self._settings_of(metric, n) for metric in self._ours}
+        self._has_own_rows = bool(self._metric_fn_list)
+        if not self._has_own_rows:
+            flags = next(iter(self._ours.values()))
+            self._metric_fn_list["exact_match"] = get_metric("exact_match")
+            self._metric_fn_kwargs["exact_match"] = {
+                key: flags[key] for key in EXACT_MATCH_OPTIONS if key in flags
+            }
+        outcome = next(iter(self._metric_fn_list))
+        bounds = {"bayes_bounds": self._aggregated.get(outcome, {}).get("bounds")}
+        self.settings = of_ours.get("bayes") or next(
+            iter(of_ours.values()), Settings.from_metadata(bounds, n)
+        )
+        if self._ours:
+            config.metadata = {**(config.metadata or {}), "bayes": self.settings.to_dict()}
+        further = {
+            "takes_scores": "weights" not in self._ours.get("bayes", {}),
+            "warns": bool(self._ours),
         }
-        return {option: checks[option](given[option]) for option in known if option in given}
+        self.outcomes = [MetricOutcome(outcome, self.settings, name, **further)]
+        self._outcome, self._takes_list = outcome, takes_list(self._metric_fn_kwargs[outcome])
+        self._yaml_generation_kwargs = dict(config.generation_kwargs or {})
+        self.grader = TrialGrader(self)
 
-    def _answer_source(self, pipeline: Any) -> answers.AnswerSource:
-        if self._grader != "exact_match":
-            return "grader"
-        exact = next(iter(self._metric_fn_list), None) == "exact_match"
-        doc = self.task_docs[0]
-        return answers.answer_source(pipeline, doc, runs_code=False, matches_exactly=exact)
-
-    def build_all_requests(self, **kwargs: Any) -> None:
-        """Build one request per question, N-fold where N is above 1."""
-        build = super().build_all_requests
-        if self._all_kept:
-            build_requests(build, self, self.settings, self._yaml_generation_kwargs, kwargs)
-        else:
-            build(**kwargs)
+    def _settings_of(self, metric: str, n: int) -> Settings:
+        """Return the checked settings of a metric of this package, which does not grade itself."""
+        name, function = str(self.config.task), self._aggregation_list[metric]
+        if getattr(self, "UNSAFE_CODE", False):
+            sentence = f"task {name}: programs are sampled as {name}_bayes, not by metric {metric}"
+            raise TaskConfigError(sentence, "unsupported", "metric_list", metric)
+        if function is not aggregations.bayes:
+            sentence = f"task {name}: metric {metric} must have `aggregation: bayes`"
+            value = getattr(function, "__name__", function)
+            raise TaskConfigError(sentence, "choice", "aggregation", value)
+        if metric == "rubric":
+            metrics.rubrics_of(self._ours[metric])
+        del self._metric_fn_list[metric]
+        return metrics.settings_of(metric, self._ours[metric], n)
 
     # -- after sampling --------------------------------------------------------------
 
     def apply_filters(self) -> None:
-        """Run the task's own filters, and those that keep all responses to a question."""
-        name = str(self.config.task)
-        if self._all_kept:
-            receive_responses(self._instances, self.settings, name)
+        """Run the filters that keep all responses to a question, and the task's own."""
         super().apply_filters()
-        for pipeline in self._all_kept:
-            own = [instance.filtered_resps[pipeline.name] for instance in self._instances]
-            pipelines.apply(pipeline, self._instances, name)
-            for instance, filtered in zip(self._instances, own, strict=True):
-                kept = instance.filtered_resps[pipeline.name]
-                responses = AllResponses(kept, instance, pipeline.name, filtered)
-                instance.filtered_resps[pipeline.name] = responses
+        kept = [dict(instance.filtered_resps) for instance in self._instances]
+        for pipeline in self._own_filters:
+            pipeline.apply(self._instances)
+        for instance, by_filter in zip(self._instances, kept, strict=True):
+            for name, responses in by_filter.items():
+                responses.own = instance.filtered_resps[name]
+                instance.filtered_resps[name] = responses
 
-    def process_results(self, doc: Any, results: Any) -> Mapping[str, Any]:
+    def process_results(self, doc: Any, results: Any) -> Any:
         """Return the rows of the task's own metrics, and those of this package."""
         responses = results[0]
-        if isinstance(responses, AllResponses):
-            rows = super().process_results(doc, [responses.own])
-            trials = [self._trial(doc, response) for response in responses]
-            pipeline, raw = responses.pipeline, responses.raw
-        else:  # one trial, or what a vote leaves of N
-            rows = super().process_results(doc, results)
-            trials, responses, raw = [(rows, None)], results[:1], results[:1]
-            pipeline = next(iter(self._sources), "none")
-        rows = {k: v for k, v in rows.items() if not self._only_grades}
-        graded = [self._graded(doc, r, t, pipeline) for r, t in zip(responses, trials, strict=True)]
-        for metric, options in self._aggregated.items():
-            given = [single_result(values, metric) for values, _ in trials]
-            if not any(metric in values for values in given):
-                continue  # the task's own grading leaves this question out
-            lowest = options.get("bounds", (0, 1))[0]
-            values = [values.get(metric, lowest) for values in given]
-            found = [answer for _, answer, _ in graded]
-            rows[metric] = aggregations.TrialValues(values, options, found)
-        if not self._ours or len(trials) < self.settings.n:
-            return rows
-        if any(category not in (0, 1) for category, _, _ in graded):
-            message = "task %s: %s has no rows: they count right and wrong, and %s gives scores"
-            self._warn(message, self.config.task, ", ".join(self._ours), next(iter(rows)))
-            return rows
-        return self._with_metrics(rows, raw, responses, graded, pipeline)
+        if not isinstance(responses, list) or len(responses) != self.settings.n:
+            return self._own_rows(doc, responses)  # of what a vote leaves of N responses
+        logged = super().process_results(doc, results)
+        if hasattr(responses, "own"):  # not where somebody grades responses by hand
+            rows = self._own_rows(doc, responses.own)
+            for metric, options in self._aggregated.items():
+                if metric in logged:  # else the task leaves this question out
+                    lowest = options.get("bounds", (0, 1))[0]
+                    values = [lowest if value is None else value for value in logged[metric]]
+                    answers = logged.get("answers", ())
+                    rows[metric] = aggregations.TrialValues(values, answers)
+            logged.rows = {**rows, **self._rows_of_ours(responses, logged)}
+        return logged
 
-    def _with_metrics(
-        self,
-        rows: dict[str, Any],
-        raw: Sequence[Any],
-        responses: Any,
-        graded: Any,
-        pipeline: str,
-    ) -> LoggedResult:
-        record = GradedResponses.of(
-            [(int(category), answer, error) for category, answer, error in graded],
-            self.settings,
-            answer_source=self._sources[pipeline],
-            origin=f"task {self.config.task}, filter {pipeline}",
-            **endings(raw),
-        )
-        logged = {
-            **measured_columns(raw, raw),
-            "outcomes": list(record.outcomes),
-            "answers": list(record.answers),
-        }
-        limit = completion_limit(self.config.generation_kwargs)
-        columns = logged.get("signals", {})
-        signals = (
-            trial_signals(list(map(str, raw)), logged["outcomes"], columns, max_gen_toks=limit)
-            if "rubric" in self._ours
-            else {}
-        )
-        trials = metrics.GradedTrials(responses, record, str(self.config.task), signals)
+    def _own_rows(self, doc: Any, response: Any) -> dict[str, Any]:
+        if not self._has_own_rows:
+            return {}
+        rows = super(RepeatedSamplingTask, self).process_results(doc, [response])
+        return {name: value for name, value in rows.items() if name not in _OF_GRADERS}
+
+    def _rows_of_ours(self, responses: Any, logged: LoggedResult) -> dict[str, Any]:
+        """Return the rows of this package's metrics for a question."""
+        name, signals = str(self.config.task), {}
+        rows: dict[str, Any] = {}
+        if "rubric" in self._ours and "outcomes" in logged:
+            limit = completion_limit(self.config.generation_kwargs)
+            texts, recorded = list(map(str, responses.raw)), logged.get("signals", {})
+            signals = trial_signals(texts, logged["outcomes"], recorded, max_gen_toks=limit)
+        record = next(iter(logged.rows.values())).question
+        graded = metrics.GradedTrials(record, name, signals)
         for metric, options in self._ours.items():
-            found = getattr(metrics, metric)([None], [trials], **options)
-            if not found:
-                self._warn("task %s: metric %s finds no signals", self.config.task, metric)
-            self._row_names.update(dict.fromkeys(found))
-            rows |= found
-        return LoggedResult(rows, {}, logged)
-
-    def _trial(self, doc: Any, response: Any) -> tuple[Mapping[str, Any], str | None]:
-        """Return what the task's own metrics give a response, and why they fail on it."""
-        try:
-            return super().process_results(doc, [response]), None
-        except LmEvalBayesError:
-            raise
-        except Exception as error:
-            return {}, one_line(f"{type(error).__name__}: {error}")
-
-    def _graded(
-        self,
-        doc: Any,
-        response: Any,
-        trial: tuple[Mapping[str, Any], str | None],
-        pipeline: str,
-    ) -> tuple[Any, str | None, str | None]:
-        """Return category, answer and error of a response; one that fails counts as wrong."""
-        values, error = trial
-        if self._grader != "exact_match":
-            result = grade(str(response), str(self.doc_to_target(doc)), kind=self._grader)  # type: ignore[arg-type]
-            graded = int(result.correct), result.answer, result.error
-        else:
-            metric = next(iter(self._metric_fn_list), "")
-            category = single_result(values, metric).get(metric, 0)
-            no_match = answers.fallbacks(self.config.filter_list, pipeline)
-            flags = self._metric_fn_kwargs.get(metric) if metric == "exact_match" else None
-            graded = category, answers.answer_of(response, no_match, flags), error
-        if graded[2] is not None:
-            message = "task %s: grading failed; counted as wrong: %s (further ones are not printed)"
-            self._warn(message, self.config.task, graded[2])
-        return graded
-
-    def _warn(self, message: str, *arguments: object) -> None:
-        """Log a warning once in a run."""
-        if message not in self._warned:
-            self._warned.add(message)
-            log.warning(message, *arguments)
+            of_metric = getattr(metrics, metric)([None], [graded], **options)
+            if not of_metric:
+                warn_once(f"task {name}: metric {metric} finds no signals")
+            rows |= of_metric
+        for row in rows:  # as the harness does for metrics that return several
+            self._aggregation_list.setdefault(row, aggregations.bayes)
+            if not row.endswith("_stderr"):
+                is_score = row not in (*SHARES, "rubric_missing")
+                self._higher_is_better.setdefault(row, is_score)
+        return rows
 
     # -- the rows, for the harness ------------------------------------------------------
 
     def aggregation(self) -> dict[str, Any]:
         """Return the aggregation of every row."""
-        ours = dict.fromkeys(self._row_names, aggregations.bayes)
-        return {**super().aggregation(), **ours}
+        return super(RepeatedSamplingTask, self).aggregation()
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of every row but sds: True for scores, False for errors."""
-        names = [name for name in self._row_names if not name.endswith("_stderr")]
-        ours = {name: name not in (*SHARES, "rubric_missing") for name in names}
-        return {**super().higher_is_better(), **ours}
+        return super(RepeatedSamplingTask, self).higher_is_better()

@@ -61,17 +61,11 @@ class Component(NamedTuple):
     target: str
 
 
+_AGGREGATIONS = "bayes avg_at_n pass_at_k pass_hat_k g_pass_at_k mg_pass_at_k maj_at_k"
+
 COMPONENTS = (
-    Component("aggregation", "bayes", f"{AGGREGATIONS}:bayes"),
-    Component("aggregation", "avg_at_n", f"{AGGREGATIONS}:avg_at_n"),
-    Component("aggregation", "pass_at_k", f"{AGGREGATIONS}:pass_at_k"),
-    Component("aggregation", "pass_hat_k", f"{AGGREGATIONS}:pass_hat_k"),
-    Component("aggregation", "g_pass_at_k", f"{AGGREGATIONS}:g_pass_at_k"),
-    Component("aggregation", "mg_pass_at_k", f"{AGGREGATIONS}:mg_pass_at_k"),
-    Component("aggregation", "maj_at_k", f"{AGGREGATIONS}:maj_at_k"),
-    Component("metric", "bayes", f"{METRICS}:bayes"),
-    Component("metric", "credible_interval", f"{METRICS}:credible_interval"),
-    Component("metric", "rubric", f"{METRICS}:rubric"),
+    *(Component("aggregation", n, f"{AGGREGATIONS}:{n}") for n in _AGGREGATIONS.split()),
+    *(Component("metric", n, f"{METRICS}:{n}") for n in ("bayes", "credible_interval", "rubric")),
     Component("filter", "keep_all", f"{_OURS}.task.pipelines:KeepAllFilter"),
     Component("model", "biased_coin", f"{_OURS}.models.biased_coin.model:BiasedCoinLM"),
     Component("model", "trials", f"{_OURS}.models.trials:TrialsLM"),
@@ -82,8 +76,6 @@ COMPONENTS = (
 #: What is imported when something of this package is in use.
 _IN_USE = (AGGREGATIONS, METRICS, f"{_OURS}.task.repeated_sampling")
 
-_warned: set[str] = set()
-
 
 def harness_imported(name: str) -> None:
     """Register what can be registered now that the harness's module `name` has run.
@@ -93,7 +85,7 @@ def harness_imported(name: str) -> None:
     try:
         problem = _harness_problem()
         if problem is not None:
-            _warn("harness", f"the tasks of lm_eval_bayes are not available: {problem}")
+            _warn(f"the tasks of lm_eval_bayes are not available: {problem}")
             return
         _register_components(sys.modules.get("lm_eval.api.registry"), name)
         if _has_run("lm_eval.tasks", name):
@@ -102,7 +94,7 @@ def harness_imported(name: str) -> None:
             patches.install(patches.EVALUATE, _evaluate)
             patches.install(patches.SIMPLE_EVALUATE, _simple_evaluate)
     except Exception as error:
-        _warn("harness", f"lm_eval_bayes is not fully registered: {error!r}")
+        _warn(f"lm_eval_bayes is not fully registered: {error!r}")
 
 
 @functools.cache
@@ -141,7 +133,7 @@ def run_harness() -> None:
     cli_evaluate()
 
 
-def _has_run(name: str, just_run: str = "") -> bool:
+def _has_run(name: str, just_run: str) -> bool:
     module = sys.modules.get(name)
     is_running = bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
     return name == just_run or (module is not None and not is_running)
@@ -152,19 +144,16 @@ def _register_components(registry: Any, just_run: str) -> None:
         kind, name, target = component
         if not _has_run(AFTER[kind], just_run):
             continue
-        registered: Any = getattr(registry, f"{kind}_registry", None)
-        if not hasattr(registered, "register"):
-            _warn(kind, f"this harness has no registry of {kind}s: those of lm_eval_bayes are gone")
-        elif name not in registered:
+        registered = getattr(registry, f"{kind}_registry")
+        if name not in registered:
             registered.register(name, target=target)
             if kind == "metric":
                 registry.higher_is_better_registry.register(name, target=True)
                 registry.metric_agg_registry.register(name, target=f"{AGGREGATIONS}:bayes")
         elif not is_registered(component):
             _warn(
-                kind + name,
                 f"another package has registered the {kind} `{name}`; "
-                "that of lm_eval_bayes is not active",
+                "that of lm_eval_bayes is not active"
             )
 
 
@@ -178,10 +167,9 @@ def is_registered(component: Component) -> bool:
     return str(path or getattr(entry, "__module__", "")).startswith("lm_eval_bayes.")
 
 
-def _warn(about: str, message: str) -> None:
-    if about not in _warned:
-        _warned.add(about)
-        log.warning("%s", message)
+@functools.cache
+def _warn(message: str) -> None:
+    log.warning("%s", message)
 
 
 # -- evaluate and simple_evaluate ----------------------------------------------------------------

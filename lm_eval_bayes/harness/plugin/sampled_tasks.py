@@ -8,18 +8,15 @@ and NAME is known, an entry for it is added: the configuration of NAME with the 
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lm_eval_bayes._util.files import task_configs_dir
-from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.errors import InvalidInputError, Rule, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
@@ -60,18 +57,13 @@ class SampledIndex(dict[str, Any]):
 
 
 def _building_ours(build: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(build)
-
     @functools.wraps(build)
-    def build_with_ours(*args: Any, **kwargs: Any) -> Any:
+    def build_with_ours(paths: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
         import lm_eval.tasks
 
-        bound = signature.bind(*args, **kwargs)
         built_in = Path(str(lm_eval.tasks.__file__)).parent
-        bound.arguments["paths"] = with_our_tasks(
-            bound.arguments["paths"], built_in, task_configs_dir()
-        )
-        return SampledIndex(build(*bound.args, **bound.kwargs))
+        paths = with_our_tasks(paths, built_in, task_configs_dir())
+        return SampledIndex(build(paths, *args, **kwargs))
 
     return build_with_ours
 
@@ -116,43 +108,33 @@ def _matching_sampled(original: Callable[..., list[str]]) -> Callable[..., list[
 
 
 def _sampled_of_pattern(pattern: str, names: Iterable[str], index: dict[str, Any]) -> list[str]:
-    changes = _Changes()
+    notes: _Notes = {}
     bases = [name for name in names if fnmatchcase(name, pattern.removesuffix(SUFFIX))]
-    sampled = [_sampled_name(name, index, changes) for name in bases]
-    changes.log(pattern)
+    sampled = [_sampled_name(name, index, notes) for name in bases]
+    _log(pattern, notes)
     return [name for name in sampled if name is not None]
 
 
-@dataclass
-class _Changes:
-    """The tasks that are greedy, and those that cannot be sampled: reason -> names."""
+#: What is said of tasks: that they are greedy, or cannot be sampled -> their names.
+_Notes: TypeAlias = dict[str, dict[str, None]]
 
-    greedy: list[str] = field(default_factory=list)
-    left_out: dict[str, list[str]] = field(default_factory=dict)
+_GREEDY = (
+    f"greedy, so temperature is {SAMPLING['temperature']} and top_p {SAMPLING['top_p']}; "
+    "--gen_kwargs changes that"
+)
 
-    def leave_out(self, name: str, error: TaskConfigError) -> None:
-        """Note a task that cannot be sampled, once; of a group, its tasks are noted."""
-        if error.argument == "task":
-            return
-        names = self.left_out.setdefault(f"{error.argument} {error.value}", [])
-        names += [] if name in names else [name]
 
-    def log(self, name: str) -> None:
-        """Name them in one line each."""
-        base = name.removesuffix(SUFFIX)
-        which = (
-            f"{base} is"
-            if self.greedy == [base]
-            else f"{plural(len(self.greedy), 'task')} of {base} are"
-        )
-        if self.greedy:
-            log.warning(
-                "%s: %s greedy, so temperature is %g and top_p %g; --gen_kwargs changes that",
-                *(name, which, SAMPLING["temperature"], SAMPLING["top_p"]),
-            )
-        for reason, names in self.left_out.items():
-            message = "%s: left out, because they cannot be sampled repeatedly (%s): %s"
-            log.warning(message, name, reason, ", ".join(names))
+def _leave_out(name: str, error: TaskConfigError, notes: _Notes) -> None:
+    """Note a task that cannot be sampled; of a group, its tasks are noted."""
+    if error.argument != "task":
+        reason = f"{error.argument} {error.value}"
+        note = f"left out, because they cannot be sampled repeatedly ({reason})"
+        notes.setdefault(note, {})[name] = None
+
+
+def _log(name: str, notes: _Notes) -> None:
+    for note, names in notes.items():
+        log.warning("%s: %s: %s", name, note, ", ".join(names))
 
 
 def add_sampled(name: object, index: dict[str, Any]) -> bool:
@@ -176,13 +158,15 @@ def add_sampled(name: object, index: dict[str, Any]) -> bool:
     TaskConfigError
         If NAME, or every task in it, cannot be sampled repeatedly.
     """
-    changes = _Changes()
-    added = isinstance(name, str) and name.endswith(SUFFIX) and _add(name, index, changes)
-    changes.log(str(name))
+    if not isinstance(name, str) or not name.endswith(SUFFIX):
+        return False
+    notes: _Notes = {}
+    added = _add(name, index, notes)
+    _log(name, notes)
     return added
 
 
-def _add(name: str, index: dict[str, Any], changes: _Changes) -> bool:
+def _add(name: str, index: dict[str, Any], notes: _Notes) -> bool:
     """Add an entry unless there is one."""
     if dict.__contains__(index, name):
         return True
@@ -192,23 +176,22 @@ def _add(name: str, index: dict[str, Any], changes: _Changes) -> bool:
     from lm_eval.tasks._index import Entry, Kind
 
     if base.kind is Kind.TAG:
-        names = [_sampled_name(task, index, changes) for task in sorted(base.tags)]
-        members = _some(names, base.name, changes)
+        names = [_sampled_name(task, index, notes) for task in sorted(base.tags)]
+        members = _some(names, base.name, notes)
         index[name] = Entry(name=name, kind=Kind.TAG, yaml_path=None, tags=set(members))
     elif base.kind is Kind.GROUP:
-        config = _group_config(_full_config(base), str(base.name), index, changes)
+        config = _group_config(_full_config(base), str(base.name), index, notes)
         index[name] = Entry(name=name, kind=Kind.GROUP, yaml_path=None, cfg=config)
     else:
-        _check(base.cfg or {}, name.removesuffix(SUFFIX))  # before its functions are imported
-        own = _full_config(base)
-        config = task_config(own, name.removesuffix(SUFFIX))
-        if not _samples(own.get("generation_kwargs")):
-            changes.greedy.append(str(base.name))
+        _check(base.cfg or {}, base.name)  # before its functions are imported
+        config = task_config(_full_config(base), base.name)
+        if not _samples((base.cfg or {}).get("generation_kwargs")):
+            notes.setdefault(_GREEDY, {})[base.name] = None
         index[name] = Entry(name=name, kind=Kind.PY_TASK, yaml_path=None, cfg=config)
     return True
 
 
-def _sampled_name(name: str, index: dict[str, Any], changes: _Changes) -> str | None:
+def _sampled_name(name: str, index: dict[str, Any], notes: _Notes) -> str | None:
     """Return the name of the sampled task, which is the task itself if it samples already.
 
     None of one that cannot be sampled, or is unknown.
@@ -219,9 +202,9 @@ def _sampled_name(name: str, index: dict[str, Any], changes: _Changes) -> str | 
     if _samples_itself(entry.cfg or {}):
         return name
     try:
-        _add(name + SUFFIX, index, changes)
+        _add(name + SUFFIX, index, notes)
     except TaskConfigError as error:
-        changes.leave_out(name, error)
+        _leave_out(name, error, notes)
         return None
     return name + SUFFIX
 
@@ -239,7 +222,7 @@ def _samples_itself(config: Mapping[str, Any]) -> bool:
     return of_class or any(name in metrics.OPTIONS for name in names)
 
 
-def _some(members: Iterable[Any], group: str, changes: _Changes) -> list[Any]:
+def _some(members: Iterable[Any], group: str, notes: _Notes) -> list[Any]:
     """Return the members that can be sampled.
 
     Raises
@@ -249,9 +232,7 @@ def _some(members: Iterable[Any], group: str, changes: _Changes) -> list[Any]:
     """
     sampled = [member for member in members if member is not None]
     if not sampled:
-        reasons = "; ".join(
-            f"{reason}: {', '.join(names)}" for reason, names in changes.left_out.items()
-        )
+        reasons = "; ".join(f"{note}: {', '.join(names)}" for note, names in notes.items())
         sentence = (
             f"{group}{SUFFIX}: no task of {group} can be sampled repeatedly, only generate_until "
             f"tasks that are YAML files ({reasons or 'it has none'})"
@@ -309,31 +290,30 @@ def task_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _check(config: Mapping[str, Any], name: str) -> None:
     """Raise an error for a task that cannot be sampled repeatedly."""
-    output_type = config.get("output_type", "generate_until")
-    if config.get("class") is not None:
-        kind = str(getattr(config["class"], "__name__", config["class"])).rpartition(".")[2]
-        if kind.endswith(_SAMPLING_CLASSES):
-            sentence = (
-                f"task {name}{SUFFIX}: {name} is sampled repeatedly already; bayes_n sets its N"
-            )
-            raise TaskConfigError(sentence, "duplicate", "task", name)
-        sentence = (
-            f"task {name}{SUFFIX}: {name} has a Python class of its own ({kind}), which this "
-            "package cannot sample repeatedly; only tasks that are a YAML file can be"
+    output_type, given = config.get("output_type", "generate_until"), config.get("class")
+    kind = str(getattr(given, "__name__", given)).rpartition(".")[2]
+    rule: Rule = "unsupported"
+    if kind.endswith(_SAMPLING_CLASSES):
+        rule, argument, value = "duplicate", "task", name
+        problem = "is sampled repeatedly already; bayes_n sets its N"
+    elif given is not None:
+        argument, value = "class", kind
+        problem = (
+            f"has a Python class of its own ({kind}), which this package cannot sample repeatedly; "
+            "only tasks that are a YAML file can be"
         )
-        raise TaskConfigError(sentence, "unsupported", "class", kind)
-    if "include" in config:
-        sentence = (
-            f"task {name}{SUFFIX}: {name} stands in the YAML of a group, where the harness reads "
-            "no `include:`"
+    elif "include" in config:
+        argument, value = "include", config["include"]
+        problem = "stands in the YAML of a group, where the harness reads no `include:`"
+    elif output_type != "generate_until":
+        argument, value = "output_type", output_type
+        problem = (
+            f"has `output_type: {output_type}`, whose scores do not change from trial to trial; "
+            "only generate_until tasks can be sampled repeatedly"
         )
-        raise TaskConfigError(sentence, "unsupported", "include", config["include"])
-    if output_type != "generate_until":
-        sentence = (
-            f"task {name}{SUFFIX}: {name} has `output_type: {output_type}`, whose scores do not "
-            "change from trial to trial; only generate_until tasks can be sampled repeatedly"
-        )
-        raise TaskConfigError(sentence, "unsupported", "output_type", output_type)
+    else:
+        return
+    raise TaskConfigError(f"task {name}{SUFFIX}: {name} {problem}", rule, argument, value)
 
 
 def _samples(generation: Mapping[str, Any] | None) -> bool:
@@ -349,8 +329,16 @@ def _sampled_generation(generation: Mapping[str, Any] | None) -> dict[str, Any]:
     return settings if _samples(settings) else {**settings, **SAMPLING}
 
 
+def _sampled_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a group or a member with generation settings that sample."""
+    if "generation_kwargs" not in config:
+        return dict(config)
+    settings = _sampled_generation(config["generation_kwargs"])
+    return {**config, "generation_kwargs": settings}
+
+
 def _group_config(
-    config: Mapping[str, Any], path: str, index: dict[str, Any], changes: _Changes
+    config: Mapping[str, Any], path: str, index: dict[str, Any], notes: _Notes
 ) -> dict[str, Any]:
     """Return the configuration of a group whose tasks are sampled repeatedly.
 
@@ -362,14 +350,11 @@ def _group_config(
     given = config.get("task") or ()
     listed = config.get("aggregate_metric_list") or [{}]
     first = listed[0] if isinstance(listed, Sequence) else listed
-    members = [_sampled_member(member, path, index, changes) for member in given]
+    members = [_sampled_member(member, path, index, notes) for member in given]
     return {
-        **{
-            key: _sampled_generation(value) if key == "generation_kwargs" else value
-            for key, value in config.items()
-        },
+        **_sampled_settings(config),
         "group": str(config["group"]) + SUFFIX,
-        "task": _some(members, path, changes),
+        "task": _some(members, path, notes),
         "aggregate_metric_list": [
             {"metric": row, "weight_by_size": first.get("weight_by_size", True)}
             for row in (HBAYES_AT_N, BAYES_AT_N, AVG_AT_N)
@@ -377,22 +362,22 @@ def _group_config(
     }
 
 
-def _sampled_member(member: Any, path: str, index: dict[str, Any], changes: _Changes) -> Any:
+def _sampled_member(member: Any, path: str, index: dict[str, Any], notes: _Notes) -> Any:
     """Return a member of a group, sampled: a name, or a name with what the group changes of it.
 
     None of one that cannot be sampled.
     """
     if isinstance(member, str):
-        return _sampled_name(member, index, changes)
+        return _sampled_name(member, index, notes)
     key = "group" if "group" in member else "task"
     name = member.get(key)
     if name is None:
         return member  # which the harness refuses
     try:
         if name in index:
-            sampled = _sampled_name(name, index, changes)
+            sampled = _sampled_name(name, index, notes)
         elif key == "group":
-            return _group_config(member, f"{path}::{name}", index, changes)
+            return _group_config(member, f"{path}::{name}", index, notes)
         else:  # a task inside the YAML of the group
             from lm_eval.tasks._index import Entry, Kind
 
@@ -400,12 +385,9 @@ def _sampled_member(member: Any, path: str, index: dict[str, Any], changes: _Cha
             sampled = member["task"]
             index[sampled] = Entry(name=sampled, kind=Kind.PY_TASK, yaml_path=None, cfg=member)
     except TaskConfigError as error:
-        changes.leave_out(f"{path}::{name}", error)
+        _leave_out(f"{path}::{name}", error, notes)
         return None
-    overrides = dict(member)
-    if "generation_kwargs" in overrides:
-        overrides["generation_kwargs"] = _sampled_generation(overrides["generation_kwargs"])
-    return None if sampled is None else {**overrides, key: sampled}
+    return None if sampled is None else {**_sampled_settings(member), key: sampled}
 
 
 # -- `include: NAME` ------------------------------------------------------------------------------

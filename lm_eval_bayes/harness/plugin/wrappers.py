@@ -7,9 +7,11 @@ questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from lm_eval.evaluator_utils import _handle_back_comp
 
 from lm_eval_bayes import __version__
 from lm_eval_bayes._util.text import plural
@@ -22,7 +24,7 @@ from lm_eval_bayes.harness.plugin import metric_lists
 from lm_eval_bayes.harness.plugin.aggregations import Mean
 from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.harness.task.final_results import check_group, finish
-from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.metrics import BY_METRIC
 
 log = get_logger(__name__)
 
@@ -42,13 +44,18 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
     TaskConfigError, InvalidInputError
         If a task cannot be evaluated as it is configured, before sampling.
     """
-    tasks, groups = tasks_by_name(arguments["task_dict"]), _groups(arguments["task_dict"])
-    for task in tasks.values():
-        metric_lists.prepare(task)
-    by_own_name = {_own_name(task, name): task for name, task in tasks.items()}
-    _check_tasks_named(by_own_name)
-    _warn_of_unused_settings(tasks)
-    for group in groups:
+    loaded = arguments["task_dict"]
+    groups, tasks = loaded.get("groups", {}), loaded.get("tasks")
+    if tasks is None:
+        groups, tasks = _handle_back_comp(loaded)
+    in_use = {name: task for name, task in tasks.items() if metric_lists.prepare(task)}
+    # the name in a task's requests, which `task_dict` may call otherwise
+    own_names = [
+        str(getattr(_config_of(task), "task", None) or name) for name, task in tasks.items()
+    ]
+    _check_names(tasks, in_use, own_names)
+    by_own_name = dict(zip(own_names, tasks.values(), strict=True))
+    for group in groups.values():
         check_group(group)
     with (
         evaluating(arguments["lm"], tasks=by_own_name, named_tasks=tasks) as evaluation,
@@ -60,7 +67,7 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
             if results.get("samples"):
                 results["samples"] = read_later(results["samples"])
             _add_stderrs(results)
-            _add_provenance(results, tasks, finish(results, tasks, groups))
+            _add_provenance(results, in_use, finish(results, tasks, groups.values()))
     return results
 
 
@@ -82,67 +89,34 @@ def _stored_trials_named(model: Any) -> Iterator[None]:
 # -- tasks ----------------------------------------------------------------------------------------
 
 
-def tasks_by_name(task_dict: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the tasks of what `evaluate` is called with.
-
-    Parameters
-    ----------
-    task_dict : mapping
-        What the harness's `TaskManager.load` returns, or the older form with groups as keys.
-    """
-    tasks: dict[str, Any] = {}
-    for name, value in task_dict.get("tasks", task_dict).items():
-        if isinstance(value, Mapping):
-            tasks |= tasks_by_name(value)
-        elif hasattr(value, "process_results"):
-            tasks[str(name)] = value
-    return tasks
-
-
-def _own_name(task: Any, name: str) -> str:
-    """Return the name in a task's requests, which `task_dict` may call otherwise."""
-    return str(getattr(getattr(task, "config", None), "task", None) or name)
+def _config_of(task: Any) -> Any:
+    return getattr(task, "config", None)
 
 
 def _metadata_of(task: Any) -> Mapping[str, Any]:
-    return getattr(getattr(task, "config", None), "metadata", None) or {}
+    return getattr(_config_of(task), "metadata", None) or {}
 
 
-def _samples_repeatedly(task: Any) -> bool:
-    return isinstance(task, (RepeatedSamplingTask, metric_lists.ListedMetrics))
-
-
-def _warn_of_unused_settings(tasks: Mapping[str, Any]) -> None:
-    """Warn where `bayes_n` is given to tasks that are not sampled repeatedly."""
-    unused = [
-        name
-        for name, task in tasks.items()
-        if "bayes_n" in _metadata_of(task) and not _samples_repeatedly(task)
-    ]
+def _check_names(
+    tasks: Mapping[str, Any], in_use: Mapping[str, Any], own_names: Sequence[str]
+) -> None:
+    """Raise an error where a setting by task or by metric names one that no task has."""
+    metrics = [name for task in tasks.values() for name in getattr(task, "_metric_fn_list", ())]
+    known = {"bayes_n": own_names, **dict.fromkeys(BY_METRIC, metrics)}
+    for task in in_use.values():
+        for key, names in known.items():
+            given = _metadata_of(task).get(key)
+            unknown = [n for n in given if n not in names] if isinstance(given, Mapping) else []
+            if unknown:
+                kind = "tasks" if key == "bayes_n" else "metrics"
+                rule = f"name {kind} of the run ({', '.join(dict.fromkeys(names))})"
+                raise InvalidInputError.of(key, "choice", rule, unknown[0])
+    unused = [n for n, task in tasks.items() if n not in in_use and "bayes_n" in _metadata_of(task)]
     if unused:
         log.warning(
             "bayes_n has no effect on %s, which %s not sampled repeatedly; %s_bayes is",
             *(", ".join(unused), "is" if len(unused) == 1 else "are", unused[0]),
         )
-
-
-def _check_tasks_named(tasks: Mapping[str, Any]) -> None:
-    """Raise an error where `bayes_n` gives an N to a task that is not evaluated."""
-    for task in tasks.values():
-        given = _metadata_of(task).get("bayes_n")
-        if isinstance(given, Mapping) and isinstance(task, RepeatedSamplingTask):
-            unknown = sorted(set(given) - set(tasks))
-            if unknown:
-                rule = f"name tasks of the run ({', '.join(tasks)})"
-                raise InvalidInputError.of("bayes_n", "choice", rule, unknown[0])
-
-
-# -- groups ---------------------------------------------------------------------------------------
-
-
-def _groups(task_dict: Mapping[str, Any]) -> list[Any]:
-    groups: Iterable[Any] = task_dict["groups"].values() if "groups" in task_dict else task_dict
-    return [group for group in groups if hasattr(group, "get_all_tasks")]
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -154,7 +128,9 @@ def _add_stderrs(results: Mapping[str, Any]) -> None:
         for key, value in list(rows.items()):
             if isinstance(value, Mean):
                 row, _, pipeline = key.partition(",")
-                rows[f"{row}_stderr,{pipeline}"] = value.sigma
+                rows[key] = float(value)
+                if value.sigma is not None:
+                    rows[f"{row}_stderr,{pipeline}"] = value.sigma
 
 
 def _add_provenance(
@@ -166,7 +142,7 @@ def _add_provenance(
     """
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name)
-        if config is not None and _samples_repeatedly(task):
+        if config is not None:
             config["metadata"] = {
                 **(config.get("metadata") or {}),
                 "lm_eval_bayes": {

@@ -26,7 +26,7 @@ _BINARY = frozenset({"exact_match", "acc"})
 _OF_THE_FIRST = ("bayes_weights", "bayes_categories")
 
 #: Settings that may be mappings from metrics to values.
-_BY_METRIC = ("bayes_bounds", "bayes_threshold")
+BY_METRIC = ("bayes_bounds", "bayes_threshold")
 
 
 @dataclass
@@ -45,8 +45,8 @@ class MetricOutcome:
         Whether its rows have no addition to their names.
     takes_scores : bool
         Whether a value between 0 and 1 is a score; else a value is a category.
-    has_problem : bool
-        Whether a value was found that is none of these.
+    warns : bool
+        Whether the first value that is none of these is warned of.
     """
 
     name: str
@@ -54,7 +54,7 @@ class MetricOutcome:
     task: str
     first: bool = True
     takes_scores: bool = True
-    has_problem: bool = False
+    warns: bool = True
 
     def outcome(self, values: object) -> float:
         """Return the category of a response, an integer, or its score.
@@ -109,9 +109,9 @@ class MetricOutcome:
                 graded.append((outcome, trial.answer, trial.error))
         except TaskConfigError as error:
             graded, problem = [], str(error)
-            if not self.has_problem:
+            if self.warns:
                 log.warning("%s; the metric has no rows", error)
-            self.has_problem = True
+            self.warns = False
         return GradedResponses.of(graded, self.settings, metric=metric, problem=problem, **context)
 
     @property
@@ -174,20 +174,13 @@ def _chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...
     Raises
     ------
     InvalidInputError
-        If it is not the name of a metric, a list of different ones, or "all"; or a setting by
-        metric names another one.
+        If it is not the name of a metric, a list of different ones, or "all".
 
     Examples
     --------
     >>> _chosen({"bayes_metric": "all"}, ["em", "f1"]), _chosen({}, ["em", "f1"])
     (('em', 'f1'), ('em',))
     """
-    for key in _BY_METRIC:
-        by_metric = metadata.get(key)
-        for name in by_metric if isinstance(by_metric, Mapping) else ():
-            if name not in names:
-                rule = f"name metrics of the task ({', '.join(names)})"
-                raise InvalidInputError.of(key, "choice", rule, name)
     given = metadata.get("bayes_metric")
     if given is None:
         return tuple(names[:1])
@@ -219,7 +212,7 @@ def _metadata_of(metric: str, metadata: Mapping[str, Any], *, first: bool) -> di
     own = {**metadata}
     if metadata.get("bayes_metric") is not None:
         own["bayes_metric"] = metric
-    for key in _BY_METRIC:
+    for key in BY_METRIC:
         if isinstance(metadata.get(key), Mapping):
             own[key] = metadata[key].get(metric)
     if not first:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading import programs
 from lm_eval_bayes.harness.task import answers
 
 log = get_logger(__name__)
-
-_MOST_LOGGED_ERRORS = 10
 
 
 class GradedTrial(NamedTuple):
@@ -51,13 +47,17 @@ class TrialGrader:
     """
 
     def __init__(self, task: Any) -> None:
-        self._task, self._metric = task, task.outcomes[0].name
+        self._task, metric = task, task.outcomes[0].name
+        # the options of the harness's `exact_match` where it compares what the filter leaves
+        self._exact_match: Mapping[str, Any] | None = None
+        if metric == "exact_match" and not callable(task.config.process_results):
+            self._exact_match = task._metric_fn_kwargs[metric]
         self.runs_code = bool(getattr(task, "UNSAFE_CODE", False))
         # of trials that were graded early: hash of the response and grade, by filter and question
         self._early: dict[tuple[str, int | None], dict[int, tuple[int, GradedTrial]]] = {}
         self._shared: dict[str, GradedTrial] = {}
         self._sources: dict[str, answers.AnswerSource] = {}
-        self._n_failures: Counter[str] = Counter()
+        self._logged: set[str] = set()
 
     def grades(
         self, doc: Any, responses: Mapping[int, Any], pipeline: str, doc_id: int | None
@@ -71,11 +71,11 @@ class TrialGrader:
         }
         new = {number: r for number, r in responses.items() if number not in grades}
         values_of = partial(self._task.values_of, doc)
-        graders: list[Callable[[], Any]] = [partial(values_of, r) for r in new.values()]
+        replies: Iterable[programs.Reply] = map(partial(programs.reply, values_of), new.values())
         if self.runs_code and new:
-            graders = programs.graders(values_of, list(new.values()))
-        for grader, (number, response) in zip(graders, new.items(), strict=True):
-            grades[number] = self._grade(grader, response, pipeline, doc_id, number)
+            replies = programs.replies(values_of, list(new.values()))
+        for reply, (number, response) in zip(replies, new.items(), strict=True):
+            grades[number] = self._grade(reply, response, pipeline, doc_id, number)
         return [grades[number] for number in responses]
 
     def grade_early(
@@ -94,32 +94,18 @@ class TrialGrader:
         self._early.pop((pipeline, doc_id), None)
 
     def _grade(
-        self,
-        grader: Callable[[], Any],
-        response: Any,
-        pipeline: str,
-        doc_id: object,
-        trial: int,
+        self, reply: programs.Reply, response: Any, pipeline: str, doc_id: object, trial: int
     ) -> GradedTrial:
-        """Return the grade of one response; a failing grader counts as wrong.
-
-        Raises
-        ------
-        LmEvalBayesError
-            If the task's configuration is wrong, which no trial can be counted for.
-        """
-        values, answer, error = None, None, None
-        try:
-            values = grader()
-        except LmEvalBayesError:
-            raise
-        except programs.ProgramGradingError as problem:
-            error = one_line(str(problem))
-        except (Exception, SystemExit) as problem:
-            error = one_line(f"{type(problem).__name__}: {problem}")
+        """Return the grade of one response; one that failed counts as wrong."""
+        kind, values = reply
+        answer: str | None = None
+        error: str | None = None
+        if kind == "error":
+            values, error = None, one_line(values)
         else:
-            error = values.get("grading_error") if isinstance(values, Mapping) else None
             answer = self._answer(values, response, pipeline)
+        if isinstance(values, Mapping):
+            error = values.get("grading_error")
         if error is not None:
             message = "%s: grading failed on question %s, trial %d; counted as wrong: %s"
             self.log_failure(message, self._task.config.task, doc_id, trial, error)
@@ -138,23 +124,18 @@ class TrialGrader:
                     next(each for each in self._task._filters if each.name == pipeline),
                     self._task.task_docs[0],
                     runs_code=self.runs_code,
-                    matches_exactly=self._matches_exactly,
+                    matches_exactly=self._exact_match is not None,
                 )
             self._sources[pipeline] = source
-            settings = self._task.settings
-            if source == "none" and settings.binary and settings.bounds is None:
+            settings, row = self._task.settings, f"maj@{self._task.settings.n}"
+            is_counted = settings.binary and settings.bounds is None
+            if source == "none" and is_counted and row in self._task.aggregation():
                 log.warning(
-                    "task %s, filter %s: no row maj@%d: no filter extracts the final answer of a "
+                    "task %s, filter %s: no row %s: no filter extracts the final answer of a "
                     "response, and `process_results` does not return it as `answer`",
-                    *(self._task.config.task, pipeline, settings.n),
+                    *(self._task.config.task, pipeline, row),
                 )
         return self._sources[pipeline]
-
-    @property
-    def _matches_exactly(self) -> bool:
-        """Whether `exact_match` of the harness compares what the filter leaves."""
-        config = self._task.config
-        return self._metric == "exact_match" and not callable(config.process_results)
 
     def _answer(self, values: Any, response: Any, pipeline: str) -> str | None:
         """Return the answer of a response, None where it has none."""
@@ -165,19 +146,13 @@ class TrialGrader:
         if source == "none":
             return None
         no_match = answers.fallbacks(self._task.config.filter_list, pipeline)
-        options = self._task._metric_fn_kwargs[self._metric] if self._matches_exactly else None
-        return answers.answer_of(response, no_match, options)
+        return answers.answer_of(response, no_match, self._exact_match)
 
     def log_failure(self, message: str, *arguments: object) -> None:
-        """Log one of the first failures of a kind, and once that there are more."""
-        self._n_failures[message] += 1
-        if self._n_failures[message] <= _MOST_LOGGED_ERRORS:
-            log.warning(message, *arguments)
-        if self._n_failures[message] == _MOST_LOGGED_ERRORS:
-            log.warning(
-                "%s: further failures are not printed; the logged samples hold them",
-                self._task.config.task,
-            )
+        """Log the first failure of a kind; the logged samples hold all."""
+        if message not in self._logged:
+            self._logged.add(message)
+            log.warning(f"{message} (further ones are in the logged samples)", *arguments)
 
 
 def _hash_of(response: object) -> int:

@@ -17,6 +17,7 @@ from lm_eval.api.task import ConfigurableTask
 from scipy.stats import beta
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.plugin import aggregations, metrics, registration
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -59,6 +60,12 @@ def aggregated(aggregation, metric="exact_match", **options):
 # -- metric: bayes -------------------------------------------------------------------------------
 
 
+def both_metrics():
+    config = bayes_config()
+    listed = config["metric_list"]
+    return {**config, "metric_list": [*listed, {**listed[0], "metric": "credible_interval"}]}
+
+
 def test_the_metric_gives_the_same_rows_as_the_class():
     results = evaluate(ScriptedLM(SCRIPT), ConfigurableTask(config=bayes_config()))
     row = all_rows(results)
@@ -73,13 +80,15 @@ def test_the_metric_gives_the_same_rows_as_the_class():
     assert sample["answers"] == SCRIPT["2 + 2 ="]
 
 
-def test_its_options_are_the_settings_and_the_graders():
-    options = {"k": [3], "grader": "math", "maj_k": 2}
-    responses = [r"\boxed{1}", r"\boxed{2}", "none", r"\boxed{2.0}"]
-    script = dict.fromkeys(SCRIPT, responses)
-    row = row_of(bayes_config(options), script)
+def test_its_options_are_the_settings_and_process_results_is_the_grader():
+    metric = {**bayes_config()["metric_list"][0], "k": [3], "maj_k": 2}
+    config = bayes_config(metric_list=[OWN, metric], process_results=process_results_math)
+    script = {key: [r"\boxed{2}", r"\boxed{1}", "none", r"\boxed{2.0}"] for key in SCRIPT}
+    row = row_of(config, script)
     assert {"pass@3,none", "maj@2,none"} <= set(row)
     assert row["avg@4,none"] == pytest.approx(2 / 12)
+    assert row["exact_match,none"] == pytest.approx(1 / 3)
+    assert "answer,none" not in row
 
 
 def test_bayes_n_sets_n_of_the_metric_too():
@@ -100,9 +109,10 @@ def test_sampling_settings_are_checked_before_sampling():
         (bayes_config(filter_list=filters("majority_vote")), "filter_list", "unsupported"),
         (bayes_config(unsafe_code=True), "metric_list", "unsupported"),
         (bayes_config({"levle": 0.9}), "bayes", "unknown-key"),
-        (bayes_config({"grader": "judge"}), "grader", "choice"),
+        (bayes_config({"grader": "math"}), "bayes", "unknown-key"),
         (bayes_config({"aggregation": "mean"}), "aggregation", "choice"),
         (bayes_config({"k": 9}), "bayes_k", "range"),
+        (both_metrics(), "metric_list", "conflict"),
         (aggregated("pass_at_k"), "k", "missing"),
         (aggregated("pass_at_k", k=9), "k", "range"),
         (aggregated("g_pass_at_k", k=2, tau=2), "tau", "range"),
@@ -155,15 +165,30 @@ def test_own_graders_and_several_targets_grade_every_response():
     assert row["avg@4,none"] == pytest.approx(5 / 12)
 
 
-def test_scores_under_the_metric_bayes_are_named_and_lose_nothing(caplog):
+def test_the_metric_bayes_of_scores_is_the_posterior_of_scores():
     def graded(doc, results):
         return {"score": 0.25 + (results[0] == doc["answer"]) / 2}
 
     listed = [{**OWN, "metric": "score"}, bayes_config()["metric_list"][0]]
-    row = row_of(bayes_config(metric_list=listed, process_results=graded))
+    config = bayes_config(metric_list=listed, process_results=graded)
+    row = row_of(config)
     assert row["score,none"] == pytest.approx((0.75 + 0.25 + 0.25) / 3)
-    assert not [name for name in row if "bayes" in name]
-    assert "they count right and wrong, and score gives scores" in caplog.text
+    scores = [[0.75] * right + [0.25] * (4 - right) for right in RIGHT]
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores))
+    assert row["hbayes@4,none"] == pytest.approx(posterior.mu)
+    assert row["hbayes@4_stderr,none"] == pytest.approx(posterior.sigma)
+    assert "bayes@4,none" not in row
+
+
+def test_bounds_and_threshold_stand_beside_the_metric_bayes():
+    def graded(doc, results):
+        return {"score": 1 + 9 * (results[0] == doc["answer"])}
+
+    metric = {**bayes_config()["metric_list"][0], "bounds": [1, 10], "threshold": 5}
+    listed = [{**OWN, "metric": "score"}, metric]
+    row = row_of(bayes_config(metric_list=listed, process_results=graded))
+    assert row["avg@4,none"] == pytest.approx(1 + 9 * 4 / 12)
+    assert row["pass@4,none"] == pytest.approx(2 / 3)
 
 
 def test_a_grader_that_fails_counts_as_wrong(caplog):
@@ -281,11 +306,9 @@ def test_a_question_that_the_task_leaves_out_and_a_failure_of_its_grader():
     assert row["score,none"] == pytest.approx(1 + 9 * 4 / 8)
 
 
-def test_what_is_gathered_over_ranks_keeps_options_and_answers():
-    values = pickle.loads(pickle.dumps(aggregations.TrialValues([1, 0], {"k": 2}, ["a", None])))
-    assert (values, values.options, values.answers) == ([1, 0], {"k": 2}, ["a", None])
-    mean = pickle.loads(pickle.dumps(aggregations.Mean(0.5, 0.1)))
-    assert (mean, mean.sigma) == (0.5, 0.1)
+def test_what_is_gathered_over_ranks_keeps_answers():
+    values = pickle.loads(pickle.dumps(aggregations.TrialValues([1, 0], ["a", None])))
+    assert (values, values.answers) == ([1, 0], ["a", None])
 
 
 def test_what_has_no_number_is_nan_and_named(caplog):
@@ -298,6 +321,15 @@ def test_what_has_no_number_is_nan_and_named(caplog):
     assert math.isnan(results["results"]["toy"]["score,none"])
     assert results["samples"]["toy"][0]["score"] == [7.0] * 4
     assert "aggregation bayes has no number" in caplog.text
+
+
+def test_a_vote_without_answers_has_no_number(caplog):
+    def graded(doc, results):
+        return {"right": int(results[0] == doc["answer"])}
+
+    entry = {**OWN, "metric": "right", "aggregation": "maj_at_k", "k": 2}
+    assert math.isnan(row_of(toy_config(metric_list=[entry], process_results=graded))["right,none"])
+    assert "aggregation maj_at_k has no number" in caplog.text
 
 
 class ChoosingLM(LM):
@@ -336,4 +368,4 @@ def test_aggregation_bayes_of_a_multiple_choice_task(n_right):
     near = beta(0.7 + n_right, 0.7 + 12 - n_right)
     assert row["acc,none"] == pytest.approx(near.mean(), abs=0.01)
     assert row["acc_stderr,none"] == pytest.approx(near.std(), rel=0.1)
-    assert [sample["acc"] for sample in results["samples"]["toy"]][:1] == [[1.0]]
+    assert [sample["acc"] for sample in results["samples"]["toy"]][:1] == [1.0]

@@ -199,7 +199,7 @@ def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog)
     assert "no x, please" in caplog.text
 
 
-def test_a_failing_grader_counts_as_wrong_is_logged_a_few_times_and_counted(caplog):
+def test_a_failing_grader_counts_as_wrong_is_logged_once_and_counted(caplog):
     def process_results(doc, results):
         if results[0] == "x":
             raise RuntimeError("cannot read x")
@@ -211,7 +211,7 @@ def test_a_failing_grader_counts_as_wrong_is_logged_a_few_times_and_counted(capl
     assert results["results"]["toy"]["grading_error_share,none"] == 12 / 144
     assert all_rows(results)["avg@48,none"] == pytest.approx(4 / 12)
     assert "question 1, trial 3" in caplog.text
-    assert caplog.text.count("cannot read x") == 10
+    assert caplog.text.count("cannot read x") == 1
     notes = results["samples"]["toy"][1]["grading_error_notes"]
     assert notes == dict.fromkeys(range(3, 48, 4), "RuntimeError: cannot read x")
 

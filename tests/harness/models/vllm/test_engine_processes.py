@@ -82,7 +82,7 @@ def test_a_child_dies_with_its_parent(tmp_path, started):
 def vllm_modules(monkeypatch):
     """Put a class where vLLM has the one that its engine's process starts in."""
     calls = []
-    name, _, target = patches.PATCHES[patches.VLLM_CORE].target.partition(":")
+    name, _, target = patches.VLLM_CORE.target.partition(":")
     kind, method = target.split(".")
     module = types.ModuleType(name)
     setattr(
