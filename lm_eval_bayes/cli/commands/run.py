@@ -139,8 +139,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
             raise InvalidInputError.of(
                 "--metadata", "conflict", f"leave out {name}: {instead}", metadata[name]
             )
-    # The harness copies an empty mapping, so that its tasks would not see later changes.
-    args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
+    args.metadata = {**metadata, "bayes_n": goal.most_trials}
     output_path = configured.get("output_path")
     make_model = partial(_make_model, options.store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))

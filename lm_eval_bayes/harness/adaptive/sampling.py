@@ -80,7 +80,6 @@ class Sampling:
             for instance, count in zip(self._instances, self._counts, strict=True)
             if count > base
         }
-        self._run.counted = base, extra
         for task in self._evaluation.named_tasks.values():
             task.count_trials(base, extra)
         by_question = zip(self._instances, self._trials.responses(self._counts), strict=True)
@@ -98,7 +97,6 @@ class Sampling:
             for arrival in arrivals:
                 if self._run.reason:
                     continue  # it was running when the last look stopped the run
-                self._grades.add(*arrival)
                 waiting.discard(arrival[:2])
                 if waiting:
                     continue
@@ -117,8 +115,7 @@ class Sampling:
             Question and trial that the next look waits for.
         """
         while len(targets) > 0 and not self._run.reason:
-            for arrival in self._trials.read(targets[0]):
-                self._grades.add(*arrival)
+            self._read(targets[0])
             missing = self._trials.missing(targets[0])
             if missing:
                 return missing
@@ -127,6 +124,10 @@ class Sampling:
                 break
             del targets[0]
         return set()
+
+    def _read(self, counts: list[int]) -> None:
+        for _ in self._trials.read(counts):
+            pass
 
     def _look(self, counts: list[int]) -> None:
         """Look at the first trials of every question, and decide whether to go on."""
@@ -166,7 +167,7 @@ class Sampling:
 
     def _allocated(self, trials: int) -> list[int]:
         """Return the trials of each question, most for the uncertain ones, at a mean number."""
-        (task,) = self._graded.values()  # Goal.check has seen that there is one
+        (task,) = self._graded.values()  # the preflight has seen that there is one
         outcomes, goal = task.outcomes, self._run.goal
         have = outcomes.counts.sum(axis=1)
         wanted = trials * have.size - int(have.sum())
@@ -195,8 +196,7 @@ class Sampling:
         done, allocated = self._run.done, self._run.goal.allocate
         before = done[-1].trials if done else 0
         common = self._trials.common(self._planned[-1])
-        for arrival in self._trials.read([common] * len(self._instances)):
-            self._grades.add(*arrival)
+        self._read([common] * len(self._instances))
         common = self._trials.common(common)  # a stored trial may not be readable
         if common > before and not (allocated and done):
             counts = [common] * len(self._instances)

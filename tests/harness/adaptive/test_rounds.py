@@ -92,9 +92,9 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
 def test_a_task_without_graded_trials_is_refused():
     arguments = {"tasks": ["toy"], "task_manager": OneTask(plain_task())}
     with refused("task", "unsupported", "toy", error=TaskConfigError):
-        preflight(arguments)
+        preflight(arguments, Goal(width=0.1))
     with refused("--predict_only", "conflict"):
-        preflight({**arguments, "predict_only": True})
+        preflight({**arguments, "predict_only": True}, Goal(width=0.1))
 
 
 @pytest.mark.parametrize(
