@@ -7,7 +7,6 @@ import os
 import re
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -315,55 +314,24 @@ def check_clusters(docs: Iterable[Mapping[str, Any]], field: str, task: str) -> 
 
 
 @contextmanager
-def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
+def explained(task: str) -> Iterator[None]:
     """Turn an error of the harness while it builds a task into one sentence.
 
     Raises
     ------
-    DatasetUnavailableError
-        If a question lacks a field, or no question is left.
     TaskConfigError
-        If anything else is wrong with the YAML.
+        If anything is wrong with the YAML, or it does not fit the first question.
     """
-    import jinja2
-
     try:
         yield
     except LmEvalBayesError:
         raise
     except Exception as error:
-        functions = _harness_functions(error)
-        in_questions = not _OF_QUESTIONS.isdisjoint(functions)
-        if isinstance(error, (jinja2.UndefinedError, KeyError)) and in_questions:
-            fields = ", ".join(f"`{k}`" for k in ("doc_to_text", "doc_to_target") if k in config)
-            sentence = (
-                f"task {task}: every question must have the fields that {fields or 'the task'} "
-                f"name; the first one has none called {_first_line(error)}"
-            )
-            raise DatasetUnavailableError(
-                sentence, "missing-key", "doc_to_text", _first_line(error)
-            ) from error
-        if isinstance(error, IndexError) and functions[-1:] == ["__init__"]:
-            sentence = (
-                f"task {task}: the dataset must have at least one question after "
-                "`process_docs`; it has none"
-            )
-            raise DatasetUnavailableError(sentence, "empty", "process_docs") from error
         sentence = (
-            f"task {task}: the harness cannot build it from its YAML "
+            f"task {task}: the harness cannot build it from its YAML and its first question "
             f"({type(error).__name__}: {_first_line(error)})"
         )
         raise TaskConfigError(sentence, "failed", "task", task) from error
-
-
-#: The harness's functions that read a question's fields.
-_OF_QUESTIONS = frozenset({"doc_to_text", "doc_to_target", "doc_to_choice"})
-
-
-def _harness_functions(error: BaseException) -> list[str]:
-    """Return the functions of the harness's task through which an error came, outermost first."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return [f.f_code.co_name for f in frames if f.f_globals.get("__name__") == "lm_eval.api.task"]
 
 
 def _first_line(error: BaseException) -> str:

@@ -240,6 +240,15 @@ def test_categories_with_weights_of_the_users_own():
     assert "pass@1,none" not in row
 
 
+@pytest.mark.parametrize(("category", "warned"), [(1, True), (2, False)])
+def test_a_right_answer_below_the_top_category_is_pointed_at(caplog, category, warned):
+    level = [{"metric": "level", "aggregation": "mean", "higher_is_better": True}]
+    weights = {"bayes_weights": [0, 0.5, 1]}
+    graded_by(lambda doc, results: {"level": category}, metric_list=level, metadata=weights)
+    warning = "the first question's own answer is graded 1 of the categories 0..2"
+    assert (warning in caplog.text) == warned
+
+
 def test_thinking_is_cut_before_the_filters_but_kept_in_the_log():
     config = toy_config(metadata={"think_end_token": "<end>"})
     script = {**SCRIPT, "1 + 1 =": ["3<end>2", "2<end>3", "2", "2"]}
@@ -457,6 +466,24 @@ def test_other_values_need_bounds_before_sampling_where_the_first_answer_shows_i
     assert [sample["resps"] for sample in samples] == [[texts] for texts in SCORED.values()]
     assert [sample["f1"] for sample in samples] == [[1 + 9 * s for s in row] for row in SHARES]
     assert not any("outcomes" in sample or "scores" in sample for sample in samples)
+
+
+def edit_rate(doc, results):
+    """An error rate, 0 for the right answer: words that differ, per word of the answer."""
+    return {"f1": sum(word != doc["answer"] for word in results[0].split())}
+
+
+def penalised(doc, results):
+    """A right answer has one point, a wrong one costs one."""
+    return {"f1": 1 if results[0] == doc["answer"] else -1}
+
+
+@pytest.mark.parametrize(("grader", "value"), [(edit_rate, 10), (penalised, -1)])
+def test_a_wrong_response_shows_bounds_that_the_right_one_does_not(grader, value):
+    with refused("metric_list", "range", value, error=TaskConfigError) as caught:
+        graded_by(grader, metric_list=F1)
+    assert "bayes_bounds" in str(caught.value)
+    graded_by(grader, metric_list=F1, metadata={"bayes_bounds": [-1, 100]})
 
 
 def test_a_run_without_numbers_is_saved_before_the_error_and_can_be_counted(tmp_path, capsys):
