@@ -48,7 +48,7 @@ class PrefixGrades:
         """Return the graded trials of every task: of each question its first `counts`."""
         for position, count in enumerate(counts):
             if new := range(len(self._outcomes[position]), count):
-                responses = self._trials.completions(position, new)
+                responses: Mapping[int, Any] = self._trials.completions(position, new)
                 tokens = [response.trial.completion_tokens for response in responses.values()]
                 self._tokens[position] += [math.nan if n is None else n for n in tokens]
                 task = self._tasks[self._task_of[position]]

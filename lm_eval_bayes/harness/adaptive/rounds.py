@@ -20,7 +20,7 @@ from lm_eval_bayes._util.text import format_duration
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
 from lm_eval_bayes.harness.adaptive.sampling import Sampling
-from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
+from lm_eval_bayes.harness.adaptive.stopping import Goal, InterimAnalysis
 from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.models.trials import RecordingMixin
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -126,11 +126,10 @@ class Rounds:
         output = getattr(tracker, "output_path", None)
         if self._logged is None or not output:
             return None
-        path, stamp = Path(output), tracker.date_id or "DATE"
+        path, stamp, name = Path(output), tracker.date_id or "DATE", "results"
+        folder = path / str(tracker.general_config_tracker.model_name_sanitized)
         if path.suffix == ".json":
             folder, name = path.parent, path.stem
-        else:
-            folder, name = path / str(tracker.general_config_tracker.model_name_sanitized), "results"
         ends = {f"{name}_{stamp}.json": b"\n}"}
         ends |= {f"samples_{task}_{stamp}.jsonl": b"\n" for task in self._logged}
         return next((name for name, end in ends.items() if not _ends_in(folder / name, end)), None)

@@ -8,7 +8,6 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError, Rule, TaskConfigError
+from lm_eval_bayes.errors import DatasetUnavailableError, Rule, TaskConfigError
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -179,34 +178,23 @@ def demo_questions(**_: Any) -> dict[str, Any]:
 # -- errors, raised before anything is sampled --------------------------------------------------
 
 
-@contextmanager
-def loading(config: Any) -> Iterator[None]:
-    """Turn a failed download into an error that says how to cache the questions."""
-    try:
-        yield
-    except LmEvalBayesError:
-        raise
-    except Exception as error:
-        problem = f"{type(error).__name__}: {_first_line(error)}"
-        # contextlib takes a RuntimeError that a StopIteration caused for the latter
-        cause = None if isinstance(error, StopIteration) else error
-        if callable(config.custom_dataset):
-            sentence = f"task {config.task}: its `custom_dataset` function fails ({problem})"
-            raise DatasetUnavailableError(sentence, "failed", "custom_dataset") from cause
-        path = config.dataset_path
-        if cause is None:  # the `datasets` library, of an empty file
-            sentence = f"task {config.task}: the dataset {path} must have questions; it has none"
-            raise DatasetUnavailableError(sentence, "empty", "dataset_path", path) from None
-        arguments = [repr(name) for name in (path, config.dataset_name) if name]
-        arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
-        call = f"load_dataset({', '.join(arguments)})"
-        sentence = (
-            f"task {config.task}: the dataset {path} could not be loaded ({problem}). To run "
-            "without a network, fetch it once where there is one: "
-            f'python -c "from datasets import load_dataset; {call}", '
-            "copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1"
-        )
-        raise DatasetUnavailableError(sentence, "failed", "dataset_path", path) from cause
+def loading_error(config: Any, error: Exception) -> DatasetUnavailableError:
+    """Return the error of questions that cannot be loaded: it says how to cache them."""
+    problem = f"{type(error).__name__}: {_first_line(error)}"
+    if callable(config.custom_dataset):
+        sentence = f"task {config.task}: its `custom_dataset` function fails ({problem})"
+        return DatasetUnavailableError(sentence, "failed", "custom_dataset")
+    path = config.dataset_path
+    arguments = [repr(name) for name in (path, config.dataset_name) if name]
+    arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
+    call = f"load_dataset({', '.join(arguments)})"
+    sentence = (
+        f"task {config.task}: the dataset {path} could not be loaded, or is empty ({problem}). To "
+        "run without a network, fetch it once where there is one: "
+        f'python -c "from datasets import load_dataset; {call}", '
+        "copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1"
+    )
+    return DatasetUnavailableError(sentence, "failed", "dataset_path", path)
 
 
 def check_split(dataset: Mapping[str, Any], config: Any) -> None:
@@ -313,25 +301,13 @@ def check_clusters(docs: Iterable[Mapping[str, Any]], field: str, task: str) -> 
         raise TaskConfigError(sentence, "unsupported", "cluster", field)
 
 
-@contextmanager
-def explained(task: str) -> Iterator[None]:
-    """Turn an error of the harness while it builds a task into one sentence.
-
-    Raises
-    ------
-    TaskConfigError
-        If anything is wrong with the YAML, or it does not fit the first question.
-    """
-    try:
-        yield
-    except LmEvalBayesError:
-        raise
-    except Exception as error:
-        sentence = (
-            f"task {task}: the harness cannot build it from its YAML and its first question "
-            f"({type(error).__name__}: {_first_line(error)})"
-        )
-        raise TaskConfigError(sentence, "failed", "task", task) from error
+def building_error(task: object, error: Exception) -> TaskConfigError:
+    """Return the error of a YAML with which, and with its first question, the harness fails."""
+    sentence = (
+        f"task {task}: the harness cannot build it from its YAML and its first question "
+        f"({type(error).__name__}: {_first_line(error)})"
+    )
+    return TaskConfigError(sentence, "failed", "task", task)
 
 
 def _first_line(error: BaseException) -> str:

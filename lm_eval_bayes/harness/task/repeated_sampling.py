@@ -42,7 +42,7 @@ from lm_eval_bayes.harness.task.requests import (
     receive_stored,
     store_outcomes,
 )
-from lm_eval_bayes.harness.task.trial_grades import GradedTrial, TrialGrader
+from lm_eval_bayes.harness.task.trial_grades import TrialGrader
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 log = get_logger(__name__)
@@ -86,8 +86,12 @@ class RepeatedSamplingTask(ConfigurableTask):
             config["doc_to_text"] = prompt_of(name, config["doc_to_text"], config["metadata"])
         config["repeats"] = self.settings.n
         config["filter_list"] = pipelines.keep_all_responses(config.get("filter_list"), name)
-        with questions.explained(name):
+        try:
             super().__init__(data_dir, cache_dir, download_mode, config)
+        except LmEvalBayesError:
+            raise
+        except Exception as error:
+            raise questions.building_error(name, error) from error
         self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
         has_grader = callable(self.config.process_results)
         chosen = [outcome.name for outcome in self.outcomes]
@@ -121,12 +125,14 @@ class RepeatedSamplingTask(ConfigurableTask):
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the questions; a failure becomes an error of one sentence."""
         custom_dataset = self.config.custom_dataset
-        with questions.loading(self.config):
+        try:
             if callable(custom_dataset):  # as the harness, without its log line on --metadata
                 arguments = {**(self.config.metadata or {}), **(self.config.dataset_kwargs or {})}
                 self.dataset = custom_dataset(**arguments)
             else:
                 super().download(dataset_kwargs, **kwargs)
+        except Exception as error:
+            raise questions.loading_error(self.config, error) from error
         questions.check_split(self.dataset, self.config)
         questions.check_revision(self.dataset, self.config)
 
@@ -294,8 +300,10 @@ class RepeatedSamplingTask(ConfigurableTask):
         for outcome in self.outcomes:
             outcome.settings = outcome.settings.with_trials(n, extra)
         self.settings = self.outcomes[0].settings
-        of_run = {"bayes_n": n, "bayes": {**self.config.metadata["bayes"], **self.settings.to_dict()}}
-        self.config.metadata, self.config.repeats = {**self.config.metadata, **of_run}, n
+        metadata = self.config.metadata
+        block = {**metadata["bayes"], **self.settings.to_dict()}
+        self.config.metadata = {**metadata, "bayes_n": n, "bayes": block}
+        self.config.repeats = n
 
     # -- all responses of a question -------------------------------------------------
 
