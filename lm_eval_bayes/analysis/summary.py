@@ -9,12 +9,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes.analysis.pass_rows import family_notes, pass_rows, rows_to_dict, with_settings
 from lm_eval_bayes.analysis.task_mean import mean_posterior
-from lm_eval_bayes.runs.task_run import CUT_OFF, EMPTY, SavedRuns, TaskRun
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats import (
     DEFAULT_INTERVAL,
     SCOPES,
@@ -147,13 +145,6 @@ class TaskSummary(ScorePosteriors):
         return tuple(_category_score(self.run, n, self.spec) for n in dict.fromkeys(labels))
 
     @property
-    def shares(self) -> dict[str, float]:
-        """The shares of responses that were cut off and that are empty, by row, where not 0."""
-        columns = {name: self.run.measured.get(name, ()) for name in (CUT_OFF, EMPTY)}
-        counts = {name: sum(map(np.nansum, of_name)) for name, of_name in columns.items()}
-        return {f"{name}_share": n / self.run.n_trials for name, n in counts.items() if n}
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Distinct notes of the run and of its posteriors."""
         return tuple(dict.fromkeys((*self.run.notes, *self.posterior_notes)))
@@ -184,7 +175,7 @@ class TaskSummary(ScorePosteriors):
             # one trial of each question has no sd where scores are no 0 and 1
             "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
-            "shares": self.shares,
+            "shares": run.shares,
             "posterior_rows": rows_to_dict(self.family),
             "categories": [s.to_dict() for s in self.category_scores] if categories else None,
             "tokens": run.tokens,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 import logging
 
 import datasets
 import pytest
 from _support import toy
+from _support.command_line import called
 from _support.errors import refused
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, all_rows, toy_config
 from lm_eval.loggers import EvaluationTracker
@@ -22,8 +24,10 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k_posterior,
 )
+from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.export.tables import table_text
 from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.task import questions
@@ -564,6 +568,14 @@ def test_shares_of_cut_off_and_empty_responses_are_rows_where_there_are_any(tmp_
         "16.67% of the responses were cut off at the limit of tokens",
         "16.67% of the responses are empty",
     ]
+    _, printed, _ = called("summary", tmp_path)
+    assert [printed.count(text) for text in (*shown, "16.67%")] == [1, 1, 2]
+    board = leaderboard(read_runs(tmp_path).runs)
+    lines = [line.split(" | ") for line in table_text([board], ".md").splitlines()]
+    cells = dict(zip(lines[2], lines[4], strict=True))
+    assert (cells["Cut off"], cells["Empty"]) == ("0.167", "0.167")
+    (line,) = csv.DictReader(table_text([board], ".csv").splitlines())
+    assert {name: float(line[name]) for name in shown} == shown
 
 
 @pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])
