@@ -181,7 +181,6 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
         ("--width .1 --correction none", "--correction", "conflict"),
         ("--budget 8 --batch-trials 0", "--batch-trials", "range"),
         ('--width .1 --metadata {"bayes_n":4}', "--metadata", "conflict"),
-        ('--width .1 --metadata {"bayes_extra_trials":{"3":2}}', "--metadata", "conflict"),
     ],
 )
 def test_goals_that_cannot_be_meant_are_refused(run_error, words, argument, rule):

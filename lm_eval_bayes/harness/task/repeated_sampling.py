@@ -15,7 +15,7 @@ from typing import Any
 
 from lm_eval.api.task import ConfigurableTask
 
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.task_metric import (
     check_metrics,
@@ -105,10 +105,6 @@ class RepeatedSamplingTask(ConfigurableTask):
         self.chosen: list[int] | None = None
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
-        n_questions, extra = len(self.task_docs), dict(self.settings.extra_trials)
-        if max(extra, default=0) >= n_questions:
-            rule = f"name questions of task {name}, 0 to {n_questions - 1}"
-            raise InvalidInputError.of("bayes_extra_trials", "range", rule, max(extra))
         if self.settings.check:
             self._check_first_question()
 

@@ -49,7 +49,6 @@ KEYS = {
     "--apply_chat_template)",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
-    "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
 }
 
@@ -160,7 +159,6 @@ class Settings(Record):
             n=n,
             k=_ks(metadata.get("bayes_k"), n),
             maj_k=check_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n),
-            extra_trials=_extra_trials(metadata.get("bayes_extra_trials"), n),
             tau=check_real(
                 "bayes_tau",
                 metadata.get("bayes_tau", 0.5),
@@ -240,21 +238,6 @@ def _cluster(value: object) -> str | None:
         rule = "be the name of a field of a question"
         raise InvalidInputError.of("cluster", "format", rule, value)
     return value
-
-
-def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, Mapping):
-        rule = 'be a mapping from a question\'s number to its further trials, as in {"3": 8}'
-        raise InvalidInputError.of("bayes_extra_trials", "format", rule, value)
-    extra = {}
-    for key, trials in value.items():
-        if not str(key).isdecimal():
-            rule = "name questions by their numbers, from 0"
-            raise InvalidInputError.of("bayes_extra_trials", "format", rule, key)
-        extra[int(key)] = check_integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
-    return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
 
 
 def check_names(metadata: Mapping[str, Any], prefix: str, settings: Iterable[str]) -> None:

@@ -49,7 +49,6 @@ LEAVES_ONE = ("filter_list", "mismatch")
 FAILED_FILTER = ("filter_list", "failed")
 NO_METRIC = ("process_results", "missing-key")
 NO_CATEGORY = ("metric_list", "range")
-NO_QUESTION = ("bayes_extra_trials", "range")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,6 @@ NO_QUESTION = ("bayes_extra_trials", "range")
             "failed",
         ),
         ({"output_type": "loglikelihood"}, TaskConfigError, "output_type", "unsupported"),
-        ({"metadata": {"bayes_extra_trials": {"3": 1}}}, InvalidInputError, *NO_QUESTION),
         ({"metadata": {"bayes_metric": "f1"}}, TaskConfigError, "bayes_metric", "choice"),
         ({"metadata": {"bayes_metric": ["a", "a"]}}, InvalidInputError, "bayes_metric", "format"),
         ({"metadata": {"bayes_bounds": {"f1": [0]}}}, InvalidInputError, "bayes_bounds", "choice"),
