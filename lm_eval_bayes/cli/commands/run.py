@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 #: The default correction of `--decide` for interim analyses.
 CORRECTION: Correction = "pocock"
 
+
 @dataclass(frozen=True)
 class StoppingOptions:
     """When a run stops, and which trials its rounds add."""

@@ -164,11 +164,7 @@ def _show(
     intervals = interval_label(spec.level, spec.method)
     clustered = any(summary.n_clusters is not None for summary in summaries)
     sizes = ["questions", "clusters"] if clustered else ["questions"]
-    shares = {
-        name: name.removesuffix("_share").replace("_", " ")
-        for s in summaries
-        for name in s.run.shares
-    }
+    shares = dict.fromkeys(name for summary in summaries for name in summary.run.shares)
     head = ["task", "model", *sizes, "N", "avg@N", *posteriors, *shares]
     rows = [
         [
