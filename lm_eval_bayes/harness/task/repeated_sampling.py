@@ -164,7 +164,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             )
             raise TaskConfigError(sentence, "failed", "process_results") from problem
         for outcome in self.outcomes:
-            for result in results.values():
+            for result in (*own, *results.values()):
                 outcome.outcome(result)
         for pipeline in self._filters:
             self.grader.answer_source(pipeline.name, own[0])
