@@ -473,8 +473,8 @@ def test_other_values_need_bounds_before_sampling_where_the_first_answer_shows_i
 
 
 def edit_rate(doc, results):
-    """An error rate, 0 for the right answer: words that differ, per word of the answer."""
-    return {"f1": sum(word != doc["answer"] for word in results[0].split())}
+    """An error rate, 0 for the right answer: the words that differ, for 5.5 words."""
+    return {"f1": sum(word != doc["answer"] for word in results[0].split()) / 5.5}
 
 
 def penalised(doc, results):
@@ -482,7 +482,7 @@ def penalised(doc, results):
     return {"f1": 1 if results[0] == doc["answer"] else -1}
 
 
-@pytest.mark.parametrize(("grader", "value"), [(edit_rate, 10), (penalised, -1)])
+@pytest.mark.parametrize(("grader", "value"), [(edit_rate, 10 / 5.5), (penalised, -1)])
 def test_a_wrong_response_shows_bounds_that_the_right_one_does_not(grader, value):
     with refused("metric_list", "range", value, error=TaskConfigError) as caught:
         graded_by(grader, metric_list=F1)
