@@ -145,6 +145,11 @@ class TaskSummary(ScorePosteriors):
         return tuple(_category_score(self.run, n, self.spec) for n in dict.fromkeys(labels))
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The shares of responses that were cut off and that are empty, by row, where not 0."""
+        return self.run.shares
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Distinct notes of the run and of its posteriors."""
         return tuple(dict.fromkeys((*self.run.notes, *self.posterior_notes)))
@@ -175,7 +180,7 @@ class TaskSummary(ScorePosteriors):
             # one trial of each question has no sd where scores are no 0 and 1
             "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
-            "shares": run.shares,
+            "shares": self.shares,
             "posterior_rows": rows_to_dict(self.family),
             "categories": [s.to_dict() for s in self.category_scores] if categories else None,
             "tokens": run.tokens,

@@ -164,8 +164,7 @@ def _show(
     intervals = interval_label(spec.level, spec.method)
     clustered = any(summary.n_clusters is not None for summary in summaries)
     sizes = ["questions", "clusters"] if clustered else ["questions"]
-    shares = dict.fromkeys(name for summary in summaries for name in summary.run.shares)
-    head = ["task", "model", *sizes, "N", "avg@N", *posteriors, *shares]
+    head = ["task", "model", *sizes, "N", "avg@N", *posteriors]
     rows = [
         [
             summary.run.task,
@@ -175,7 +174,6 @@ def _show(
             format_range(summary.n_range),
             format_score(None if summary.average is None else summary.average.value),
             *_posterior_cells(summary, scopes),
-            *(f"{summary.run.shares[n]:.2%}" if n in summary.run.shares else "" for n in shares),
         ]
         for summary in summaries
     ]
