@@ -16,6 +16,7 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 
@@ -87,6 +88,18 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
     monkeypatch.setattr(CoinSampling, "sample", sample)
     resumed, _ = started(tmp_path, "c", budget="8")
     assert resumed["config"]["trials"]["from_store"] >= after
+
+
+def test_ctrl_c_after_sampling_leaves_the_trials_to_the_next_run(tmp_path, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RepeatedSamplingTask, "apply_filters", interrupted)
+        with pytest.raises(ValueError, match="empty"):  # there is no results file
+            started(tmp_path, "g", budget="4", code=INTERRUPTED)
+    resumed, _ = started(tmp_path, "g", budget="4")
+    assert resumed["config"]["trials"]["from_store"] == 12 * 4
 
 
 def test_a_task_without_graded_trials_is_refused():
