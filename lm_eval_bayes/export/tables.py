@@ -147,7 +147,6 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
         "cost": row.cost,
         "counted": csv_cell(row.counted),
         "protocol": csv_cell(row.protocol),
-        **{name: row.shares.get(name) for name in ("cut_off_share", "empty_share")},
     }
     return cells if board.compares else {**cells, **dict.fromkeys(COMPARISONS)}
 
@@ -207,9 +206,8 @@ def _cells(
             _mean_sd(families.get((board.task, row.model), {}).get(name)) for row in board.rows
         ]
     for name in dict.fromkeys(name for row in board.rows for name in row.shares):
-        heading = name.removesuffix("_share").replace("_", " ").capitalize()
-        shares = [row.shares.get(name) for row in board.rows]
-        columns[heading] = ["" if share is None else f"{share:.3f}" for share in shares]
+        shares = [f"{row.shares[name]:.3f}" if name in row.shares else "" for row in board.rows]
+        columns[name.removesuffix("_share").replace("_", " ").capitalize()] = shares
     columns["N"] = ["" if row.n_range is None else _between(*row.n_range) for row in board.rows]
     return [list(columns), *map(list, zip(*columns.values(), strict=True))]
 

