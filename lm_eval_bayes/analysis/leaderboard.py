@@ -65,6 +65,8 @@ class LeaderboardRow(Record):
         Metric and filter, such as "exact_match, filter strict-match"; "" for several tasks.
     protocol : str
         How the questions were asked; "" where it is not recorded, and for several tasks.
+    shares : mapping of str to float
+        The shares of responses that were cut off and that are empty, where not 0.
     outcomes : Outcomes or None
         The trials; None for several tasks.
     """
@@ -85,6 +87,7 @@ class LeaderboardRow(Record):
     cost: float | None = None
     counted: str = ""
     protocol: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
     outcomes: Outcomes | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
 
     def to_dict(self) -> dict[str, Any]:
@@ -246,6 +249,7 @@ def _ranked(
             "cost": run.cost,
             "counted": run.counted,
             "protocol": run.provenance.protocol,
+            "shares": run.shares,
             "outcomes": run.outcomes,
         }
         for run in runs

@@ -9,12 +9,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes.analysis.pass_rows import family_notes, pass_rows, rows_to_dict, with_settings
 from lm_eval_bayes.analysis.task_mean import mean_posterior
-from lm_eval_bayes.runs.task_run import CUT_OFF, EMPTY, SavedRuns, TaskRun
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats import (
     DEFAULT_INTERVAL,
     SCOPES,
@@ -149,9 +147,7 @@ class TaskSummary(ScorePosteriors):
     @property
     def shares(self) -> dict[str, float]:
         """The shares of responses that were cut off and that are empty, by row, where not 0."""
-        columns = {name: self.run.measured.get(name, ()) for name in (CUT_OFF, EMPTY)}
-        counts = {name: sum(map(np.nansum, of_name)) for name, of_name in columns.items()}
-        return {f"{name}_share": n / self.run.n_trials for name, n in counts.items() if n}
+        return self.run.shares
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -205,6 +205,9 @@ def _cells(
         columns[escape(name)] = [
             _mean_sd(families.get((board.task, row.model), {}).get(name)) for row in board.rows
         ]
+    for name in dict.fromkeys(name for row in board.rows for name in row.shares):
+        shares = [f"{row.shares[name]:.3f}" if name in row.shares else "" for row in board.rows]
+        columns[name.removesuffix("_share").replace("_", " ").capitalize()] = shares
     columns["N"] = ["" if row.n_range is None else _between(*row.n_range) for row in board.rows]
     return [list(columns), *map(list, zip(*columns.values(), strict=True))]
 

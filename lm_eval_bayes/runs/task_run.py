@@ -435,6 +435,12 @@ class TaskRun:
         """The cost of all trials, in the unit of the log; None where not known for every trial."""
         return self._total(self.measured.get(COST))
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The shares of responses that were cut off and that are empty, by row, where not 0."""
+        counts = {n: sum(map(np.nansum, self.measured.get(n, ()))) for n in (CUT_OFF, EMPTY)}
+        return {f"{name}_share": n / self.n_trials for name, n in counts.items() if n}
+
     @cached_property
     def busy_seconds(self) -> float | None:
         """Seconds of all trials, each divided by the number of concurrent trials.

@@ -182,7 +182,6 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
         ("--width .1 --correction none", "--correction", "conflict"),
         ("--budget 8 --batch-trials 0", "--batch-trials", "range"),
         ('--width .1 --metadata {"bayes_n":4}', "--metadata", "conflict"),
-        ('--width .1 --metadata {"bayes_extra_trials":{"3":2}}', "--metadata", "conflict"),
     ],
 )
 def test_goals_that_cannot_be_meant_are_refused(run_error, words, argument, rule):
@@ -314,7 +313,8 @@ def test_a_full_disk_is_an_error(monkeypatch, tmp_path):
 def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
     code, _, err = lmeb("--width", ".05", "--budget", "500tokens", *COIN, "--limit", "10")
     assert code == 0
-    assert re.search(r"stopped: .* (1,\d{3}|[6-9]\d\d) tokens, .* 500 tokens", err)
+    (about,) = re.findall(r"stopped: .* the budget of 500 tokens \(about ([\d,]+) tokens\)", err)
+    assert int(about.replace(",", "")) > 500
 
 
 def test_the_line_of_a_round_tells_the_fewest_and_the_most_trials(lmeb):

@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 #: The default correction of `--decide` for interim analyses.
 CORRECTION: Correction = "pocock"
 
-#: Task settings that the run sets itself, and the options to use instead.
-_OWN_METADATA = {
-    "bayes_n": "the run raises N itself, by --batch-trials up to --max-trials",
-    "bayes_extra_trials": "use --allocate questions instead",
-}
-
 
 @dataclass(frozen=True)
 class StoppingOptions:
@@ -134,13 +128,10 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         rule = "be left out: the trial store keeps every response"
         raise InvalidInputError.of("--use_cache", "conflict", rule, configured["use_cache"])
     metadata = configured.get("metadata") or {}
-    for name, instead in _OWN_METADATA.items():
-        if name in metadata:
-            raise InvalidInputError.of(
-                "--metadata", "conflict", f"leave out {name}: {instead}", metadata[name]
-            )
-    # The harness copies an empty mapping, so that its tasks would not see later changes.
-    args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
+    if "bayes_n" in metadata:
+        rule = "leave out bayes_n: the run raises N itself, by --batch-trials up to --max-trials"
+        raise InvalidInputError.of("--metadata", "conflict", rule, metadata["bayes_n"])
+    args.metadata = {**metadata, "bayes_n": goal.most_trials}
     output_path = configured.get("output_path")
     make_model = partial(_make_model, options.store, output_path)
     rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))

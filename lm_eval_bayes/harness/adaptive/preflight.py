@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,108 +11,29 @@ import numpy as np
 from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.adaptive.stopping import Goal
 from lm_eval_bayes.runs.task_run import GRADED, TaskRun
 
 
-@dataclass(frozen=True)
-class TaskPreflight:
-    """One task of a run that has not begun.
-
-    Attributes
-    ----------
-    task : str
-        The task's name.
-    weights : tuple of float
-        The score of each category.
-    question_ids : tuple of str
-        The hashes of its questions, as the harness logs them.
-    """
-
-    task: str
-    weights: tuple[float, ...]
-    question_ids: tuple[str, ...]
-
-    def check_width(self, width: float) -> None:
-        """Raise an error for a width that every interval has.
-
-        Raises
-        ------
-        InvalidInputError
-            If no interval of the score is wider.
-        """
-        low, high = min(self.weights), max(self.weights)
-        if width >= high - low:
-            rule = (
-                f"be below {high - low:g}, since the score of task {self.task} goes from {low:g} "
-                f"to {high:g} and no interval is wider"
-            )
-            raise InvalidInputError.of("--width", "range", rule, width)
-
-    def check_baseline(self, run: str, baselines: Mapping[str, TaskRun]) -> None:
-        """Raise an error if a baseline run has other questions or scores.
-
-        Parameters
-        ----------
-        run : str
-            The name of the baseline run in messages.
-        baselines : mapping of str to TaskRun
-            Its graded trials, by task.
-
-        Raises
-        ------
-        InvalidInputError
-            If it lacks the task, or has other questions or scores.
-        """
-        baseline = baselines.get(self.task)
-        if baseline is None:
-            sentence = (
-                f"--decide: {run} has no graded trials of {self.task}; "
-                f"it has those of {', '.join(sorted(baselines)) or 'no task'}"
-            )
-            raise InvalidInputError(sentence, "missing", "--decide", self.task)
-        ids, baseline_ids = set(self.question_ids), set(baseline.question_ids)
-        differences = [
-            f"{verb} {plural(len(questions), 'question')} of {self.task} that this run {rest}"
-            for verb, questions, rest in (
-                ("has", baseline_ids - ids, "does not ask"),
-                ("lacks", ids - baseline_ids, "asks"),
-            )
-            if questions
-        ]
-        if differences:
-            sentence = (
-                f"--decide: {run} {' and '.join(differences)}; "
-                "both must ask the same questions (the same --tasks, --limit and --samples)"
-            )
-            raise InvalidInputError(sentence, "mismatch", "--decide", differences)
-        weights = tuple(baseline.outcomes.weights.tolist())
-        if weights != self.weights:
-            sentence = (
-                f"--decide: {run} scores the categories of {self.task} with "
-                f"{_listed(weights)}, and this run with {_listed(self.weights)}"
-            )
-            raise InvalidInputError(sentence, "mismatch", "--decide", weights)
-
-
-def preflight(arguments: Mapping[str, Any]) -> dict[str, TaskPreflight]:
-    """Load the tasks that the harness will evaluate.
+def preflight(arguments: Mapping[str, Any], goal: Goal) -> None:
+    """Load the tasks that the harness will evaluate, and check the goal of the run against them.
 
     Parameters
     ----------
     arguments : mapping
         Those of the harness's `simple_evaluate`.
-
-    Returns
-    -------
-    dict
-        The tasks by name.
+    goal : Goal
+        When the run stops.
 
     Raises
     ------
     InvalidInputError
-        If `--limit` leaves no question, there is no task, or nothing is to be graded.
+        If `--limit` leaves no question, there is no task, or nothing is to be graded; if every
+        interval has the width; or if the baseline run lacks a task or has other questions or
+        scores.
     TaskConfigError
-        If a task was not sampled repeatedly by this package, has scores, or has no question.
+        If a task was not sampled repeatedly by this package, has scores, or has no question; or if
+        trials are to be allocated over more than one task.
     """
     from lm_eval.evaluator_utils import get_sample_size  # it imports the tasks
 
@@ -129,9 +49,8 @@ def preflight(arguments: Mapping[str, Any]) -> dict[str, TaskPreflight]:
         rule = "be left out: interim analyses need graded trials"
         raise InvalidInputError.of("--predict_only", "conflict", rule, True)
     _seed_as_the_harness(arguments)
-    loaded = arguments["task_manager"].load(arguments["tasks"])["tasks"]
-    tasks = {}
-    for name, task in loaded.items():
+    tasks = arguments["task_manager"].load(arguments["tasks"])["tasks"]
+    for name, task in tasks.items():
         if not isinstance(task, RepeatedSamplingTask):
             sentence = (
                 f"task {name} logs no graded trials, so nothing can be decided about it; use one "
@@ -148,9 +67,64 @@ def preflight(arguments: Mapping[str, Any]) -> dict[str, TaskPreflight]:
         questions = list(task.doc_iterator(limit=get_sample_size(task, limit), samples=chosen))
         if not questions:
             raise TaskConfigError(f"task {name}: there is no question", "empty", "task", name)
-        ids = distinct_ids([doc_hash(doc) for _, doc in questions])
-        tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids)
-    return tasks
+        weights = tuple(task.settings.weights)
+        if goal.width is not None:
+            _check_width(goal.width, name, weights)
+        if goal.baseline is not None:
+            ids = distinct_ids([doc_hash(doc) for _, doc in questions])
+            _check_baseline(goal, name, weights, set(ids))
+    if goal.allocate and len(tasks) != 1:
+        sentence = (
+            f"--allocate questions works on one task at a time; there are {len(tasks)}: "
+            f"{', '.join(tasks)}"
+        )
+        raise TaskConfigError(sentence, "unsupported", "--allocate", list(tasks))
+
+
+def _check_width(width: float, task: str, weights: Sequence[float]) -> None:
+    """Raise an error for a width that every interval has."""
+    low, high = min(weights), max(weights)
+    if width >= high - low:
+        rule = (
+            f"be below {high - low:g}, since the score of task {task} goes from {low:g} "
+            f"to {high:g} and no interval is wider"
+        )
+        raise InvalidInputError.of("--width", "range", rule, width)
+
+
+def _check_baseline(goal: Goal, task: str, weights: tuple[float, ...], ids: set[str]) -> None:
+    """Raise an error if the baseline run lacks a task, or has other questions or scores."""
+    run, baselines = f"the run {goal.baseline_name}", goal.baseline or {}
+    baseline = baselines.get(task)
+    if baseline is None:
+        sentence = (
+            f"--decide: {run} has no graded trials of {task}; "
+            f"it has those of {', '.join(sorted(baselines)) or 'no task'}"
+        )
+        raise InvalidInputError(sentence, "missing", "--decide", task)
+    baseline_ids = set(baseline.question_ids)
+    differences = [
+        f"{verb} {plural(len(questions), 'question')} of {task} that this run {rest}"
+        for verb, questions, rest in (
+            ("has", baseline_ids - ids, "does not ask"),
+            ("lacks", ids - baseline_ids, "asks"),
+        )
+        if questions
+    ]
+    if differences:
+        sentence = (
+            f"--decide: {run} {' and '.join(differences)}; "
+            "both must ask the same questions (the same --tasks, --limit and --samples)"
+        )
+        raise InvalidInputError(sentence, "mismatch", "--decide", differences)
+    scores = tuple(baseline.outcomes.weights.tolist())
+    if scores != weights:
+        listed, own = (", ".join(map("{:g}".format, each)) for each in (scores, weights))
+        sentence = (
+            f"--decide: {run} scores the categories of {task} with {listed}, and this run with "
+            f"{own}"
+        )
+        raise InvalidInputError(sentence, "mismatch", "--decide", scores)
 
 
 def _seed_as_the_harness(arguments: Mapping[str, Any]) -> None:
@@ -162,10 +136,6 @@ def _seed_as_the_harness(arguments: Mapping[str, Any]) -> None:
         random.seed(arguments["random_seed"])
     if arguments.get("numpy_random_seed") is not None:
         np.random.seed(arguments["numpy_random_seed"])  # noqa: NPY002
-
-
-def _listed(weights: tuple[float, ...]) -> str:
-    return ", ".join(f"{weight:g}" for weight in weights)
 
 
 def baseline_runs(runs: Sequence[TaskRun], path: str) -> dict[str, TaskRun]:

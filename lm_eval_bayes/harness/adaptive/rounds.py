@@ -1,14 +1,14 @@
 """One model, N raised until the goal is reached: the engine of `run`.
 
 It replaces the harness's `simple_evaluate` while the harness's own command runs, so the harness
-parses the arguments and writes results and samples. The harness builds the tasks once, with as many
+parses the arguments and writes results and samples. The harness builds the tasks with as many
 trials as the run may need; while it waits for the responses, :class:`Sampling` samples them, looks,
 and stops. Then the tasks get the N that was reached.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +20,9 @@ from lm_eval_bayes._util.text import format_duration
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
 from lm_eval_bayes.harness.adaptive.sampling import Sampling
-from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
+from lm_eval_bayes.harness.adaptive.stopping import Goal, InterimAnalysis
 from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.models.trials import RecordingMixin
-from lm_eval_bayes.harness.task.settings import metadata_with_trials
 from lm_eval_bayes.runs.task_run import TaskRun
 
 #: The stages of a run, in their order.
@@ -85,8 +84,6 @@ class Rounds:
         The path of the trial store, once the model is created.
     interruption : KeyboardInterrupt or None
         Ctrl-C, or the signal that stopped the run early.
-    counted : tuple or None
-        Once sampling has ended: N, and the further trials of single questions.
     """
 
     goal: Goal
@@ -100,33 +97,25 @@ class Rounds:
     store: str = ""
     _arguments: Mapping[str, Any] = field(default_factory=dict)
     _started: float = 0.0
-    _logged: dict[str, int] | None = None
-    counted: tuple[int, Mapping[int, int]] | None = None
+    _logged: list[str] | None = None
 
     def __call__(self, **arguments: Any) -> dict[str, Any] | None:
         """Run with the arguments of `simple_evaluate`; return the results."""
         self._arguments, self._started = arguments, time.monotonic()
-        planned = self.goal.rounds
-        self._plan(planned[0], {})
-        self.goal.check(preflight(arguments))
+        preflight(arguments, self.goal)
         self.stage = "model"
         model = self._model()
         self.stage = "requests"
-        last: dict[str, Any] | None = None
-        # with allocation single questions may get more than the mean of the last round
-        most = self.goal.max_trials if self.goal.allocate else planned[-1]
         try:
-            last = self._evaluate(model, most, {})
-        except KeyboardInterrupt as interruption:
+            last: Any = self.evaluate(**{**arguments, "model": model})
+        except KeyboardInterrupt as interruption:  # while nothing can be counted, or later
             self.interruption, self.reason = interruption, "interrupted"
-            if self.counted is not None:  # while the harness worked on the responses
-                last = self._evaluate(model, *self.counted)
-        if last is None and self.interruption is None:
-            return None  # another rank than the first writes nothing
-        if error := error_of_run(last or {}):
+            self.report(self.reason)
+            return None
+        if error := error_of_run(last):
             raise TaskConfigError(error, "failed")
         self.report(self.reason)
-        return None if last is None else self._final_results(last)
+        return self._final_results(last)
 
     def missing_output(self) -> str | None:
         """Return the name of an output file that is missing or incomplete, if there is one.
@@ -134,21 +123,16 @@ class Rounds:
         The harness only logs that a file could not be written, and goes on.
         """
         tracker: Any = self._arguments.get("evaluation_tracker")
-        output, stamp = getattr(tracker, "output_path", None), getattr(tracker, "date_id", None)
+        output = getattr(tracker, "output_path", None)
         if self._logged is None or not output:
             return None
-        if stamp is None:
-            return "the results file"
-        path = Path(output)
+        path, stamp, name = Path(output), tracker.date_id or "DATE", "results"
+        folder = path / str(tracker.general_config_tracker.model_name_sanitized)
         if path.suffix == ".json":
-            folder, results = path.parent, path.with_name(f"{path.stem}_{stamp}.json")
-        else:
-            folder = path / str(tracker.general_config_tracker.model_name_sanitized)
-            results = folder / f"results_{stamp}.json"
-        if not _is_json(results):
-            return results.name
-        names = {f"samples_{task}_{stamp}.jsonl": n for task, n in self._logged.items()}
-        return next((name for name, n in names.items() if _lines(folder / name) != n), None)
+            folder, name = path.parent, path.stem
+        ends = {f"{name}_{stamp}.json": b"\n}"}
+        ends |= {f"samples_{task}_{stamp}.jsonl": b"\n" for task in self._logged}
+        return next((name for name, end in ends.items() if not _ends_in(folder / name, end)), None)
 
     def _model(self) -> RecordingMixin:
         """Create the model, whose `generate_until` samples until the goal is reached."""
@@ -160,31 +144,13 @@ class Rounds:
                 "without accelerate or torchrun, or sample a fixed number with lm_eval)"
             )
             raise TaskConfigError(sentence, "unsupported", "world_size", model.world_size)
-        generate = model.generate_until
 
         def generate_until(requests: Sequence[Any], disable_tqdm: bool = False) -> Any:
             self.stage = "trials"
-            if self.counted is not None:
-                return generate(requests, disable_tqdm)
             return Sampling(self, model, requests).responses()
 
         model.generate_until = generate_until  # type: ignore[method-assign]
         return model
-
-    def _plan(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
-        """Set the number of trials of the tasks that are loaded next; return the metadata."""
-        manager = self._arguments["task_manager"]
-        metadata = metadata_with_trials(self._arguments.get("metadata") or {}, base, extra)
-        # the manager and the factory of its tasks share this mapping
-        manager.metadata.clear()
-        manager.metadata.update(metadata)
-        return metadata
-
-    def _evaluate(
-        self, model: RecordingMixin, base: int, extra: Mapping[int, int]
-    ) -> dict[str, Any] | None:
-        changed = {"model": model, "metadata": self._plan(base, extra)}
-        return self.evaluate(**{**self._arguments, **changed})
 
     def hours(self) -> float:
         """Return the hours since the run began."""
@@ -210,8 +176,7 @@ class Rounds:
             return False
         if budget.unit == "hours":
             before = self.done[-2].hours if len(self.done) > 1 else 0.0
-            spent = self.hours()
-            expected = spent + (now.hours - before)
+            expected = self.hours() + (now.hours - before)
         elif now.tokens is None:
             sentence = (
                 "--budget cannot be in tokens: this backend does not count them; give trials or "
@@ -219,25 +184,17 @@ class Rounds:
             )
             raise TaskConfigError(sentence, "unsupported", "--budget", "tokens")
         else:
-            spent = float(now.tokens)
-            expected = spent * (trials / now.trials)
+            expected = now.tokens * (trials / now.trials)
         if expected <= budget.amount:
             return False
-        if len(self.done) == 1 and spent > budget.amount:
-            self.reason = (
-                f"the first round already cost {_format_amount(spent, budget)}, more than the "
-                f"budget of {budget}; at least one round is sampled"
-            )
-        else:
-            about = _format_amount(expected, budget)
-            self.reason = f"a further round would exceed the budget of {budget} (about {about})"
+        is_time = budget.unit == "hours"
+        about = format_duration(3600.0 * expected) if is_time else f"{expected:,.0f} tokens"
+        self.reason = f"a further round would exceed the budget of {budget} (about {about})"
         return True
 
     def _final_results(self, last: dict[str, Any]) -> dict[str, Any]:
         """Return the last results as those of a run of the harness's own model name."""
-        self._logged = {}
-        if self._arguments.get("log_samples"):
-            self._logged = {task: len(samples) for task, samples in last["samples"].items()}
+        self._logged = list(last["samples"]) if self._arguments.get("log_samples") else []
         last["config"]["model"] = self._arguments["model"]
         last["config"]["stopping"] = {
             "reason": self.reason,
@@ -250,23 +207,10 @@ class Rounds:
         return last
 
 
-def _format_amount(spent: float, budget: Budget) -> str:
-    return format_duration(3600.0 * spent) if budget.unit == "hours" else f"{spent:,.0f} tokens"
-
-
-def _is_json(file: Path) -> bool:
-    try:
-        json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _lines(file: Path) -> int:
-    """Count the lines; -1 for a file that cannot be read or whose last line is cut."""
+def _ends_in(file: Path, end: bytes) -> bool:
     try:
         with file.open("rb") as content:
-            ended = [line.endswith(b"\n") for line in content]
+            content.seek(-len(end), os.SEEK_END)
+            return content.read() == end
     except OSError:
-        return -1
-    return len(ended) if all(ended) else -1
+        return False

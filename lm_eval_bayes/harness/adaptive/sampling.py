@@ -7,17 +7,21 @@ beyond the last look stay in the store and are not counted.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.adaptive.prefix_grades import PrefixGrades
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.stored_texts import responses_in_turn
+from lm_eval_bayes.harness.task.requests import doc_hash
 from lm_eval_bayes.runs.log_fields import protocol_label
-from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 from lm_eval_bayes.stats import allocate_trials
 
 if TYPE_CHECKING:
@@ -45,16 +49,22 @@ class Sampling:
 
     def __init__(self, run: Rounds, model: RecordingMixin, requests: Sequence[Any]) -> None:
         evaluation: Any = current_evaluation()  # the harness's `evaluate` is running
-        self._run, self._evaluation, self._clones = run, evaluation, requests
+        self._run, self._clones = run, requests
         self._instances = list({id(request): request for request in requests}.values())
         self._trials = model.streamed_trials(self._instances)
-        self._grades = PrefixGrades(evaluation.named_tasks, self._instances, self._trials)
+        self._tasks: dict[str, Any] = dict(evaluation.named_tasks)
+        owner = {id(i): name for name, task in self._tasks.items() for i in task.instances}
+        self._task_of = [owner[id(instance)] for instance in self._instances]
+        self._hashes = [doc_hash(instance.doc) for instance in self._instances]
+        # of the trials that were looked at: their outcomes, and tokens, NaN where not counted
+        self._outcomes: list[list[int]] = [[] for _ in self._instances]
+        self._tokens: list[list[float]] = [[] for _ in self._instances]
         self._planned = run.goal.rounds
         self._counts = [0] * len(self._instances)  # after the last look
         self._graded: dict[str, TaskRun] = {}
         self._began = time.monotonic()
         for name, baseline in (run.goal.baseline or {}).items():
-            own = getattr(evaluation.named_tasks.get(name), "protocol", None)
+            own = getattr(self._tasks.get(name), "protocol", None)
             labels = {protocol_label(own), baseline.provenance.protocol} - {""}
             if len(labels) > 1:
                 message = "task %s: this run and %s were asked under different protocols, %s"
@@ -79,8 +89,7 @@ class Sampling:
             for instance, count in zip(self._instances, self._counts, strict=True)
             if count > base
         }
-        self._run.counted = base, extra
-        for task in self._evaluation.named_tasks.values():
+        for task in self._tasks.values():
             task.count_trials(base, extra)
         by_question = zip(self._instances, self._trials.responses(self._counts), strict=True)
         by_id = {id(instance): responses for instance, responses in by_question}
@@ -97,7 +106,6 @@ class Sampling:
             for arrival in arrivals:
                 if self._run.reason:
                     continue  # it was running when the last look stopped the run
-                self._grades.add(*arrival)
                 waiting.discard(arrival[:2])
                 if waiting:
                     continue
@@ -116,8 +124,7 @@ class Sampling:
             Question and trial that the next look waits for.
         """
         while len(targets) > 0 and not self._run.reason:
-            for arrival in self._trials.read(targets[0]):
-                self._grades.add(*arrival)
+            self._read(targets[0])
             missing = self._trials.missing(targets[0])
             if missing:
                 return missing
@@ -127,10 +134,14 @@ class Sampling:
             del targets[0]
         return set()
 
+    def _read(self, counts: list[int]) -> None:
+        for _ in self._trials.read(counts):
+            pass
+
     def _look(self, counts: list[int]) -> None:
         """Look at the first trials of every question, and decide whether to go on."""
         run, done = self._run, len(self._run.done)
-        self._counts, self._graded = counts, self._grades.graded(counts)
+        self._counts, self._graded = counts, self._grade(counts)
         run.analyze(self._graded, self._planned[done])
         if run.done[-1].reached:
             run.reason = "the goal is reached"
@@ -138,6 +149,33 @@ class Sampling:
             run.reason = f"{self._planned[-1]} trials per question are reached"
         else:
             run.exceeds_budget(self._planned[done + 1])
+
+    def _grade(self, counts: list[int]) -> dict[str, TaskRun]:
+        """Return the graded trials of every task: of each question its first `counts`."""
+        for position, count in enumerate(counts):
+            if new := range(len(self._outcomes[position]), count):
+                responses: Mapping[int, Any] = self._trials.completions(position, new)
+                tokens = [response.trial.completion_tokens for response in responses.values()]
+                self._tokens[position] += [math.nan if n is None else n for n in tokens]
+                task = self._tasks[self._task_of[position]]
+                graded = task.graded_outcomes(self._instances[position], responses)
+                self._outcomes[position] += graded
+        return {name: self._graded_run(name) for name in self._tasks}
+
+    def _graded_run(self, name: str) -> TaskRun:
+        """Return the graded trials of one task."""
+        positions = [p for p, task in enumerate(self._task_of) if task == name]
+        doc_ids = {p: int(self._instances[p].doc_id) for p in positions}
+        ordered = sorted(positions, key=doc_ids.__getitem__)
+        return TaskRun.from_trials(
+            "",
+            name,
+            [self._outcomes[p] for p in ordered],
+            distinct_ids([self._hashes[p] for p in ordered]),
+            weights=self._tasks[name].settings.weights,
+            doc_ids=tuple(doc_ids[p] for p in ordered),
+            measured={TOKENS: tuple(np.array(self._tokens[p], dtype=float) for p in ordered)},
+        )
 
     def _next_targets(self) -> list[list[int]]:
         """Return the trials of each question at the next looks, to which trials may be started.
@@ -164,7 +202,7 @@ class Sampling:
 
     def _allocated(self, trials: int) -> list[int]:
         """Return the trials of each question, most for the uncertain ones, at a mean number."""
-        (task,) = self._graded.values()  # Goal.check has seen that there is one
+        (task,) = self._graded.values()  # the preflight has seen that there is one
         outcomes, goal = task.outcomes, self._run.goal
         have = outcomes.counts.sum(axis=1)
         wanted = trials * have.size - int(have.sum())
@@ -193,12 +231,11 @@ class Sampling:
         done, allocated = self._run.done, self._run.goal.allocate
         before = done[-1].trials if done else 0
         common = self._trials.common(self._planned[-1])
-        for arrival in self._trials.read([common] * len(self._instances)):
-            self._grades.add(*arrival)
+        self._read([common] * len(self._instances))
         common = self._trials.common(common)  # a stored trial may not be readable
         if common > before and not (allocated and done):
             counts = [common] * len(self._instances)
-            self._counts, self._graded = counts, self._grades.graded(counts)
+            self._counts, self._graded = counts, self._grade(counts)
             self._run.analyze(self._graded, common)
         elif not done:
             raise interruption

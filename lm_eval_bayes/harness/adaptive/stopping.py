@@ -14,8 +14,7 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_count, check_level, check_option
-from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
     CONFIDENCE,
@@ -218,6 +217,11 @@ class Goal:
         return batches(self.batch_trials, most)
 
     @property
+    def most_trials(self) -> int:
+        """The most trials that a question can get; with allocation more than the last round's."""
+        return self.max_trials if self.allocate else self.rounds[-1]
+
+    @property
     def min_trials(self) -> int:
         """Trials per question before which no run stops: after one, hbayes@N rests on its prior."""
         return min(2, self.max_trials)
@@ -235,29 +239,6 @@ class Goal:
             return DecisionReached(CONFIDENCE, correction=self.correction)
         return DecisionReached(CONFIDENCE, correction=self.correction, analyses=tuple(self.rounds))
 
-    def check(self, tasks: Mapping[str, TaskPreflight]) -> None:
-        """Check the goal against the tasks of the run, before anything is sampled.
-
-        Raises
-        ------
-        InvalidInputError
-            If the width is reached by every interval, or the other run lacks a task or has
-            other questions or scores.
-        TaskConfigError
-            If trials are to be allocated over more than one task.
-        """
-        if self.allocate and len(tasks) != 1:
-            sentence = (
-                f"--allocate questions works on one task at a time; there are {len(tasks)}: "
-                f"{', '.join(tasks)}"
-            )
-            raise TaskConfigError(sentence, "unsupported", "--allocate", list(tasks))
-        for task in tasks.values():
-            if self.width is not None:
-                task.check_width(self.width)
-            if self.baseline is not None:
-                task.check_baseline(f"the run {self.baseline_name}", self.baseline)
-
     def posterior(self, outcomes: Outcomes) -> Posterior:
         """Return the posterior of the interim analyses."""
         return hbayes_at_n(outcomes, level=self.level)
@@ -265,7 +246,7 @@ class Goal:
     def analyze(self, graded: TaskRun, planned: int) -> InterimAnalysis:
         """Evaluate the stopping rule for one task after `planned` trials per question.
 
-        A baseline run has the same questions; :meth:`check` has verified that.
+        A baseline run has the same questions; the preflight has verified that.
         """
         outcomes = graded.outcomes
         fewest, most = outcomes.trials_range

@@ -206,32 +206,26 @@ def _by_rules(rules: object, categories: Sequence[str], name: str) -> dict[str, 
     """Return one condition a category: that of its rules, where no earlier rule holds."""
     if not isinstance(rules, (list, tuple)) or not rules:
         raise InvalidInputError.of("rules", "type", f"be a list of rules in rubric {name}", rules)
-    conditions: dict[str, list[str]] = {}
-    earlier: list[tuple[str, str]] = []
-    for index, rule in enumerate(rules):
-        last = index == len(rules) - 1
-        category, when = _rule(rule, f"rules[{index}]", categories, name, last=last)
+    pairs = [
+        _rule(rule, f"rules[{index}]", categories, name, is_last=index == len(rules) - 1)
+        for index, rule in enumerate(rules)
+    ]
+    conditions: dict[str, list[str]] = {category: [] for category in categories}
+    for index, (category, when) in enumerate(pairs):
         # earlier rules of the same category need no exception
-        others = [f"({condition})" for other, condition in earlier if other != category]
+        others = [f"({other})" for of, other in pairs[:index] if of != category]
         before = f"not ({' or '.join(others)})" if others else ""
-        parts = [part for part in (when and f"({when})", before) if part]
-        if not parts:
-            rule = "come after a rule of another category"
-            raise InvalidInputError.of(f"rules[{index}]", "conflict", rule, "otherwise")
-        conditions.setdefault(category, []).append(" and ".join(parts))
-        earlier.append((category, when))
-    unused = [category for category in categories if category not in conditions]
+        parts = " and ".join(part for part in (when and f"({when})", before) if part)
+        conditions[category].append(f"({parts})")
+    unused = [category for category in categories if not conditions[category]]
     if unused:
         rule = f"give every category of rubric {name} a rule"
         raise InvalidInputError.of("rules", "missing", rule, f"none for {unused[0]}")
-    return {
-        category: " or ".join(f"({item})" for item in conditions[category])
-        for category in categories
-    }
+    return {category: " or ".join(listed) for category, listed in conditions.items()}
 
 
 def _rule(
-    rule: object, argument: str, categories: Sequence[str], name: str, *, last: bool
+    rule: object, argument: str, categories: Sequence[str], name: str, *, is_last: bool
 ) -> tuple[str, str]:
     """Return a rule's category and its condition, which is empty for `otherwise`."""
     form = "be {category: NAME, when: CONDITION}, or {category: NAME, otherwise: true} at the end"
@@ -241,13 +235,11 @@ def _rule(
     ):
         raise InvalidInputError.of(argument, "format", form, rule)
     category = rule["category"]
-    if not isinstance(category, str) and isinstance(category, int):
-        category = categories[category] if 0 <= category < len(categories) else str(category)
     if category not in categories:
         allowed = f"name one of the categories of rubric {name} ({', '.join(categories)})"
-        raise InvalidInputError.of(argument, "choice", allowed, rule["category"])
+        raise InvalidInputError.of(argument, "choice", allowed, category)
     if "otherwise" in rule:
-        if rule["otherwise"] is not True or not last:
+        if rule["otherwise"] is not True or not is_last:
             raise InvalidInputError.of(argument, "format", form, rule)
         return category, ""
     return category, Condition.read(rule["when"], f"{argument} of rubric {name}").text

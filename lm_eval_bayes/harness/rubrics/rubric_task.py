@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
@@ -40,16 +40,9 @@ log = get_logger(__name__)
 #: The signals that a user's function gets, None where a trial lacks one.
 _SIGNALS = (*SOURCES, *RECORDED, "outcome", "finish_reason", "stop_reason")
 
-#: What a recording model logs of a trial, and the signals of rubrics that come from it.
-_RUBRIC_SIGNALS = {
-    "completion_tokens": ("completion_tokens", "token_ratio"),
-    "prompt_tokens": ("prompt_tokens",),
-    "finish_reason": ("repeated_pattern",),
-    "completion_bpt": ("completion_bpt",),
-    "prompt_bpt": ("prompt_bpt",),
-    "think_closed": ("think_closed",),
-    "prompt_truncated": ("prompt_truncated",),
-}
+#: Rubrics' signals that are computed from one that a recording model logs.
+_DERIVED = {"completion_tokens": "token_ratio", "finish_reason": "repeated_pattern"}
+_LOGGED = frozenset({*RECORDED, "finish_reason", "completion_bpt", "prompt_bpt"})
 
 
 class RubricTask(RepeatedSamplingTask):
@@ -105,8 +98,8 @@ class RubricTask(RepeatedSamplingTask):
         evaluation = current_evaluation()
         if evaluation is not None:
             unrecorded = getattr(evaluation.model, "cannot_record", None)
-            recorded = () if unrecorded is None else _RUBRIC_SIGNALS.keys() - unrecorded
-            self._check_signals(self._known_before() | _signals_from(recorded))
+            logged = frozenset() if unrecorded is None else _LOGGED.difference(unrecorded)
+            self._check_signals(self._known_before() | _with_derived(logged))
         super().build_all_requests(**kwargs)
 
     def _known_before(self) -> frozenset[str]:
@@ -139,10 +132,8 @@ class RubricTask(RepeatedSamplingTask):
     def apply_filters(self) -> None:
         """Run the filters, and leave out rubrics whose signals no response has."""
         super().apply_filters()
-        recorded_names = {
-            name for instance in self._instances for name in recorded_signals(instance.resps)
-        }
-        available = self._known_before() | _signals_from(recorded_names)
+        logged = {name for instance in self._instances for name in recorded_signals(instance.resps)}
+        available = self._known_before() | _with_derived(frozenset(logged))
         self._shown = tuple(
             schema for schema in self.rubrics.rubrics if available.issuperset(schema.needs)
         )
@@ -240,6 +231,6 @@ class RubricTask(RepeatedSamplingTask):
         return {**super().higher_is_better(), **{n: n != rows.MISSING_ROW for n in names}}
 
 
-def _signals_from(names: Iterable[str]) -> frozenset[str]:
-    """Return the signals of rubrics that come from what models log."""
-    return frozenset(signal for name in names for signal in _RUBRIC_SIGNALS.get(name, ()))
+def _with_derived(logged: frozenset[str]) -> frozenset[str]:
+    """Return signals that models log, and the rubrics' signals that come from them."""
+    return logged | {_DERIVED[name] for name in logged & _DERIVED.keys()}

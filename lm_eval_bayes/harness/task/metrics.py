@@ -22,9 +22,6 @@ log = get_logger(__name__)
 #: Metrics of the harness with two values, right and wrong.
 _BINARY = frozenset({"exact_match", "acc"})
 
-#: Settings of the first metric alone.
-_OF_THE_FIRST = ("bayes_weights", "bayes_categories")
-
 #: Settings that may be mappings from metrics to values.
 BY_METRIC = ("bayes_bounds", "bayes_threshold")
 
@@ -120,15 +117,13 @@ class MetricOutcome:
         return printed_names(self.settings.n, "" if self.first else self.name)
 
 
-def outcomes_of(config: Mapping[str, Any], *, certain: bool) -> list[MetricOutcome]:
+def outcomes_of(config: Mapping[str, Any]) -> list[MetricOutcome]:
     """Return the metrics that a task's configuration chooses, each with its checked settings.
 
     Parameters
     ----------
     config : mapping
         The configuration, with `metadata`.
-    certain : bool
-        Whether the metric alone grades, so that its number of categories is known.
 
     Raises
     ------
@@ -143,7 +138,6 @@ def outcomes_of(config: Mapping[str, Any], *, certain: bool) -> list[MetricOutco
             _metadata_of(metric, metadata, first=first),
             config.get("repeats", 1),
             None if first and metric not in _BINARY else 2,
-            certain=certain,
             task=task,
         )
         of_categories = any(metadata.get(key) is not None for key in OF_CATEGORIES)
@@ -216,7 +210,7 @@ def _metadata_of(metric: str, metadata: Mapping[str, Any], *, first: bool) -> di
         if isinstance(metadata.get(key), Mapping):
             own[key] = metadata[key].get(metric)
     if not first:
-        own.update(dict.fromkeys(_OF_THE_FIRST))
+        own["bayes_weights"] = None
         if own.get("bayes_bounds") is not None:
             own["cluster"] = None
     return own

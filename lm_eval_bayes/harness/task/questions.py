@@ -7,9 +7,7 @@ import os
 import re
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes.errors import DatasetUnavailableError, LmEvalBayesError, Rule, TaskConfigError
+from lm_eval_bayes.errors import DatasetUnavailableError, Rule, TaskConfigError
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -180,34 +178,23 @@ def demo_questions(**_: Any) -> dict[str, Any]:
 # -- errors, raised before anything is sampled --------------------------------------------------
 
 
-@contextmanager
-def loading(config: Any) -> Iterator[None]:
-    """Turn a failed download into an error that says how to cache the questions."""
-    try:
-        yield
-    except LmEvalBayesError:
-        raise
-    except Exception as error:
-        problem = f"{type(error).__name__}: {_first_line(error)}"
-        # contextlib takes a RuntimeError that a StopIteration caused for the latter
-        cause = None if isinstance(error, StopIteration) else error
-        if callable(config.custom_dataset):
-            sentence = f"task {config.task}: its `custom_dataset` function fails ({problem})"
-            raise DatasetUnavailableError(sentence, "failed", "custom_dataset") from cause
-        path = config.dataset_path
-        if cause is None:  # the `datasets` library, of an empty file
-            sentence = f"task {config.task}: the dataset {path} must have questions; it has none"
-            raise DatasetUnavailableError(sentence, "empty", "dataset_path", path) from None
-        arguments = [repr(name) for name in (path, config.dataset_name) if name]
-        arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
-        call = f"load_dataset({', '.join(arguments)})"
-        sentence = (
-            f"task {config.task}: the dataset {path} could not be loaded ({problem}). To run "
-            "without a network, fetch it once where there is one: "
-            f'python -c "from datasets import load_dataset; {call}", '
-            "copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1"
-        )
-        raise DatasetUnavailableError(sentence, "failed", "dataset_path", path) from cause
+def loading_error(config: Any, error: Exception) -> DatasetUnavailableError:
+    """Return the error of questions that cannot be loaded: it says how to cache them."""
+    problem = f"{type(error).__name__}: {_first_line(error)}"
+    if callable(config.custom_dataset):
+        sentence = f"task {config.task}: its `custom_dataset` function fails ({problem})"
+        return DatasetUnavailableError(sentence, "failed", "custom_dataset")
+    path = config.dataset_path
+    arguments = [repr(name) for name in (path, config.dataset_name) if name]
+    arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
+    call = f"load_dataset({', '.join(arguments)})"
+    sentence = (
+        f"task {config.task}: the dataset {path} could not be loaded, or is empty ({problem}). To "
+        "run without a network, fetch it once where there is one: "
+        f'python -c "from datasets import load_dataset; {call}", '
+        "copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1"
+    )
+    return DatasetUnavailableError(sentence, "failed", "dataset_path", path)
 
 
 def check_split(dataset: Mapping[str, Any], config: Any) -> None:
@@ -314,56 +301,13 @@ def check_clusters(docs: Iterable[Mapping[str, Any]], field: str, task: str) -> 
         raise TaskConfigError(sentence, "unsupported", "cluster", field)
 
 
-@contextmanager
-def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
-    """Turn an error of the harness while it builds a task into one sentence.
-
-    Raises
-    ------
-    DatasetUnavailableError
-        If a question lacks a field, or no question is left.
-    TaskConfigError
-        If anything else is wrong with the YAML.
-    """
-    import jinja2
-
-    try:
-        yield
-    except LmEvalBayesError:
-        raise
-    except Exception as error:
-        functions = _harness_functions(error)
-        in_questions = not _OF_QUESTIONS.isdisjoint(functions)
-        if isinstance(error, (jinja2.UndefinedError, KeyError)) and in_questions:
-            fields = ", ".join(f"`{k}`" for k in ("doc_to_text", "doc_to_target") if k in config)
-            sentence = (
-                f"task {task}: every question must have the fields that {fields or 'the task'} "
-                f"name; the first one has none called {_first_line(error)}"
-            )
-            raise DatasetUnavailableError(
-                sentence, "missing-key", "doc_to_text", _first_line(error)
-            ) from error
-        if isinstance(error, IndexError) and functions[-1:] == ["__init__"]:
-            sentence = (
-                f"task {task}: the dataset must have at least one question after "
-                "`process_docs`; it has none"
-            )
-            raise DatasetUnavailableError(sentence, "empty", "process_docs") from error
-        sentence = (
-            f"task {task}: the harness cannot build it from its YAML "
-            f"({type(error).__name__}: {_first_line(error)})"
-        )
-        raise TaskConfigError(sentence, "failed", "task", task) from error
-
-
-#: The harness's functions that read a question's fields.
-_OF_QUESTIONS = frozenset({"doc_to_text", "doc_to_target", "doc_to_choice"})
-
-
-def _harness_functions(error: BaseException) -> list[str]:
-    """Return the functions of the harness's task through which an error came, outermost first."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return [f.f_code.co_name for f in frames if f.f_globals.get("__name__") == "lm_eval.api.task"]
+def building_error(task: object, error: Exception) -> TaskConfigError:
+    """Return the error of a YAML with which, and with its first question, the harness fails."""
+    sentence = (
+        f"task {task}: the harness cannot build it from its YAML and its first question "
+        f"({type(error).__name__}: {_first_line(error)})"
+    )
+    return TaskConfigError(sentence, "failed", "task", task)
 
 
 def _first_line(error: BaseException) -> str:

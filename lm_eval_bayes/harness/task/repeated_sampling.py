@@ -15,9 +15,8 @@ from typing import Any
 
 from lm_eval.api.task import ConfigurableTask
 
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.grading.task_metric import (
     check_metrics,
     single_result,
@@ -43,8 +42,7 @@ from lm_eval_bayes.harness.task.requests import (
     receive_stored,
     store_outcomes,
 )
-from lm_eval_bayes.harness.task.settings import metadata_with_trials
-from lm_eval_bayes.harness.task.trial_grades import GradedTrial, TrialGrader
+from lm_eval_bayes.harness.task.trial_grades import TrialGrader
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 log = get_logger(__name__)
@@ -88,8 +86,12 @@ class RepeatedSamplingTask(ConfigurableTask):
             config["doc_to_text"] = prompt_of(name, config["doc_to_text"], config["metadata"])
         config["repeats"] = self.settings.n
         config["filter_list"] = pipelines.keep_all_responses(config.get("filter_list"), name)
-        with questions.explained(name, config):
+        try:
             super().__init__(data_dir, cache_dir, download_mode, config)
+        except LmEvalBayesError:
+            raise
+        except Exception as error:
+            raise questions.building_error(name, error) from error
         self._yaml_generation_kwargs = dict(self.config.generation_kwargs or {})
         has_grader = callable(self.config.process_results)
         chosen = [outcome.name for outcome in self.outcomes]
@@ -103,10 +105,6 @@ class RepeatedSamplingTask(ConfigurableTask):
         self.chosen: list[int] | None = None
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
-        n_questions, extra = len(self.task_docs), dict(self.settings.extra_trials)
-        if max(extra, default=0) >= n_questions:
-            rule = f"name questions of task {name}, 0 to {n_questions - 1}"
-            raise InvalidInputError.of("bayes_extra_trials", "range", rule, max(extra))
         if self.settings.check:
             self._check_first_question()
 
@@ -114,7 +112,7 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     def _read_settings(self, config: Mapping[str, Any]) -> None:
         """Check the settings in the metadata, and add the checked ones to it as `bayes`."""
-        self.outcomes = metrics.outcomes_of(config, certain=_grades_alone(config))
+        self.outcomes = metrics.outcomes_of(config)
         self.settings = self.outcomes[0].settings
         config["metadata"]["bayes"] = self.settings.to_dict()
         if len(self.outcomes) > 1:
@@ -123,12 +121,14 @@ class RepeatedSamplingTask(ConfigurableTask):
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the questions; a failure becomes an error of one sentence."""
         custom_dataset = self.config.custom_dataset
-        with questions.loading(self.config):
+        try:
             if callable(custom_dataset):  # as the harness, without its log line on --metadata
                 arguments = {**(self.config.metadata or {}), **(self.config.dataset_kwargs or {})}
                 self.dataset = custom_dataset(**arguments)
             else:
                 super().download(dataset_kwargs, **kwargs)
+        except Exception as error:
+            raise questions.loading_error(self.config, error) from error
         questions.check_split(self.dataset, self.config)
         questions.check_revision(self.dataset, self.config)
 
@@ -145,35 +145,35 @@ class RepeatedSamplingTask(ConfigurableTask):
         for pipeline in self._filters:
             out = pipelines.probe_output(pipeline, self.settings.n, doc, texts, name)
             pipelines.check_keeps_all(pipeline, out, self.settings.n, name)
-        if (
-            self.grader.runs_code
-        ):  # nothing runs before the harness has seen --confirm_run_unsafe_code
+        if self.grader.runs_code:  # which --confirm_run_unsafe_code has to allow first
             return
-        results = []
-        for text in texts:
+        # a wrong and longer response shows error rates above 1 and scores below 0
+        results = {}
+        for text in ("wrong " * (len(gold) + 9), *texts):
             try:
-                results.append(self.values_of(doc, text))
+                results[text] = self.values_of(doc, text)
             except LmEvalBayesError:
                 raise
             except Exception as error:
                 problem = error
-        if not results:
+        own = [results[text] for text in texts if text in results]
+        if not own:
             sentence = (
                 f"task {name}: grading fails on the first question's own answer "
                 f"({type(problem).__name__}: {problem}); {pipelines.HOW_TO_SKIP}"
             )
             raise TaskConfigError(sentence, "failed", "process_results") from problem
-        graded = [outcome.outcome(result) for outcome in self.outcomes for result in results]
+        for outcome in self.outcomes:
+            for result in (*own, *results.values()):
+                outcome.outcome(result)
         for pipeline in self._filters:
-            self.grader.answer_source(pipeline.name, results[0])
-        weights = self.settings.weights
-        if len(weights) > 2 and weights[int(graded[0])] < max(weights):
+            self.grader.answer_source(pipeline.name, own[0])
+        weights, category = self.settings.weights, self.outcomes[0].outcome(own[0])
+        if len(weights) > 2 and weights[int(category)] < max(weights):
             log.warning(
                 "task %s: the first question's own answer is graded %d of the categories 0..%d; if "
-                "the grader never gives more, `bayes_categories` and `bayes_weights` are wrong",
-                name,
-                graded[0],
-                len(weights) - 1,
+                "the grader never gives more, `bayes_weights` is wrong",
+                *(name, category, len(weights) - 1),
             )
 
     def build_all_requests(self, **kwargs: Any) -> None:
@@ -244,16 +244,10 @@ class RepeatedSamplingTask(ConfigurableTask):
 
     # -- while trials are sampled ----------------------------------------------------
 
-    def grade_early(self, instance: Any, trial: int, response: Any) -> None:
-        """Grade a response before all have come; `process_results` then does not grade it again.
-
-        Programs are graded several at a time, so they wait for :meth:`graded_outcomes`.
-        """
-        if not self.grader.runs_code:
-            self._grade_early(instance, {trial: response})
-
     def graded_outcomes(self, instance: Any, responses: Mapping[int, Any]) -> list[int]:
         """Grade responses to one question, store their outcomes and return them.
+
+        Once all responses have come, :meth:`process_results` does not grade these again.
 
         Parameters
         ----------
@@ -272,10 +266,13 @@ class RepeatedSamplingTask(ConfigurableTask):
         TaskConfigError
             If a value of the metric is none that the settings allow.
         """
-        records = []
-        for filtered, trials in self._grade_early(instance, responses):
-            context = self._context(instance.doc, filtered)
-            records.append(self.outcomes[0].record(trials, **context))
+        records, doc, names = [], instance.doc, [pipeline.name for pipeline in self._filters]
+        of_all = self._filtered(instance, responses.values(), names)
+        for pipeline, filtered in zip(self._filters, of_all, strict=True):
+            pipelines.check_keeps_all(pipeline, filtered, len(responses), str(self.config.task))
+            by_trial = dict(zip(responses, filtered, strict=True))
+            trials = self.grader.grade_early(doc, by_trial, pipeline.name, instance.doc_id)
+            records.append(self.outcomes[0].record(trials, **self._context(doc, filtered)))
             store_outcomes(self, filtered, records[-1])
         first = records[0]
         if first.problem is not None or first.are_scores:
@@ -296,25 +293,13 @@ class RepeatedSamplingTask(ConfigurableTask):
         extra : mapping of int to int
             Further trials of single questions.
         """
-        own = self.config.metadata = metadata_with_trials(self.config.metadata, n, extra)
         for outcome in self.outcomes:
-            outcome.settings = outcome.settings.with_trials(own)
+            outcome.settings = outcome.settings.with_trials(n, extra)
         self.settings = self.outcomes[0].settings
-        own["bayes"] = {**own["bayes"], **self.settings.to_dict()}
-        self.config.repeats = self.settings.n
-
-    def _grade_early(
-        self, instance: Any, responses: Mapping[int, Any]
-    ) -> list[tuple[Responses, list[GradedTrial]]]:
-        """Return the filtered responses to one question, and their grades, for every filter."""
-        found, names = [], [pipeline.name for pipeline in self._filters]
-        of_all = self._filtered(instance, responses.values(), names)
-        for pipeline, filtered in zip(self._filters, of_all, strict=True):
-            pipelines.check_keeps_all(pipeline, filtered, len(responses), str(self.config.task))
-            by_trial = dict(zip(responses, filtered, strict=True))
-            grades = self.grader.grade_early(instance.doc, by_trial, pipeline.name, instance.doc_id)
-            found.append((filtered, grades))
-        return found
+        metadata = self.config.metadata
+        block = {**metadata["bayes"], **self.settings.to_dict()}
+        self.config.metadata = {**metadata, "bayes_n": n, "bayes": block}
+        self.config.repeats = n
 
     # -- all responses of a question -------------------------------------------------
 
@@ -394,9 +379,3 @@ class RepeatedSamplingTask(ConfigurableTask):
             return super().higher_is_better()
         names = [row for outcome in self.outcomes for row in outcome.rows]
         return {name: name not in rows.SHARES for name in names if not name.endswith("_stderr")}
-
-
-def _grades_alone(config: Mapping[str, Any]) -> bool:
-    """Return whether the metric alone grades, without a function of the task."""
-    grader = config.get("process_results")
-    return grader is None or getattr(grader, "__module__", "") == process_results_math.__module__

@@ -140,24 +140,14 @@ class RowValue(float):
         self.row, self.question = row, question
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Support pickling, for the gather over ranks."""
-        return type(self), (float(self), self.row, self.question)
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return float(self), self.row, self.question
 
 
 class RowNumber(float):
-    """The number of a row over all questions, with the table that it stands in."""
+    """The number of a row over all questions; `table` holds all rows."""
 
     table: Table
-
-    def __new__(cls, value: float, table: Table) -> RowNumber:
-        """Build the number."""
-        self = super().__new__(cls, value)
-        self.table = table
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return float, (float(self),)
 
 
 def four_rows(name: str) -> tuple[str, str, str, str]:
@@ -427,5 +417,7 @@ def aggregate(values: Sequence[RowValue]) -> RowNumber:
         rule = "come from the metric `bayes` or from RepeatedSamplingTask, at least one"
         raise InvalidInputError.of("values", "type", rule, values[:1] if values else "none")
     table = _table(tuple(value.question for value in values))
-    number = table.rows.get(values[0].row, math.nan)
-    return RowNumber(number if isinstance(number, float) else math.nan, table)
+    value: Any = table.rows.get(values[0].row, math.nan)
+    number = RowNumber(value if isinstance(value, float) else math.nan)
+    number.table = table
+    return number

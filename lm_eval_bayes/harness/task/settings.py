@@ -35,7 +35,6 @@ KEYS = {
     "bayes_tau": "the threshold of G-Pass@k, in [0, 1] (default 0.5)",
     "bayes_maj_k": "the k of maj@k (default min(8, N))",
     "bayes_weights": "the score of each category 0..C (default [0, 1])",
-    "bayes_categories": "number of categories of the task's grader (default 2)",
     "bayes_metric": "which metric of the task is the outcome (default: the first one); with a "
     "list, or all, each has rows, such as `hbayes@N(NAME)` of those after the first",
     "bayes_bounds": "the lowest and highest value of a metric that gives scores such as F1, as in "
@@ -50,7 +49,6 @@ KEYS = {
     "--apply_chat_template)",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
-    "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
 }
 
@@ -129,7 +127,6 @@ class Settings(Record):
         repeats: object,
         categories: int | None = None,
         *,
-        certain: bool = True,
         task: str = "",
     ) -> Settings:
         """Read and check the `bayes_*` keys of a task's metadata.
@@ -143,8 +140,6 @@ class Settings(Record):
             The task's `repeats`, which is N where ``bayes_n`` is absent.
         categories : int, optional
             How many categories the outcome metric is known to have.
-        certain : bool
-            Whether another `bayes_categories` is an error; if False, the task's value is used.
         task : str
             The task's name, by which `bayes_n` may give each task its N.
 
@@ -157,21 +152,20 @@ class Settings(Record):
         """
         check_names(metadata, "bayes_", KEYS)
         n = _n_trials(metadata, repeats, task)
-        weights = _weights(
-            metadata.get("bayes_weights"), metadata.get("bayes_categories"), categories, certain
-        )
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
             raise InvalidInputError.of("bayes_metric", "type", "be the name of a metric", metric)
         return cls(
-            **_of_trials(metadata, n),
+            n=n,
+            k=_ks(metadata.get("bayes_k"), n),
+            maj_k=check_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n),
             tau=check_real(
                 "bayes_tau",
                 metadata.get("bayes_tau", 0.5),
                 "be a number in [0, 1]",
                 lambda x: 0.0 <= x <= 1.0,
             ),
-            weights=weights,
+            weights=_weights(metadata.get("bayes_weights"), categories),
             interval=check_option(
                 "bayes_interval", metadata.get("bayes_interval", "exact"), METHODS
             ),
@@ -184,57 +178,18 @@ class Settings(Record):
             **_scores(metadata),
         )
 
-    def with_trials(self, metadata: Mapping[str, Any]) -> Settings:
-        """Return the settings at another N.
+    def with_trials(self, n: int, extra: Mapping[int, int]) -> Settings:
+        """Return the settings at a lower N, with further trials of single questions.
 
-        Parameters
-        ----------
-        metadata : mapping
-            `bayes_n`, an integer; `bayes_k`, `bayes_maj_k` and `bayes_extra_trials` may be absent.
-
-        Raises
-        ------
-        InvalidInputError
-            If a value breaks its rule.
+        Examples
+        --------
+        >>> settings = Settings.from_metadata({"bayes_k": [1, 8, 64]}, 80).with_trials(16, {3: 2})
+        >>> settings.n, settings.k, settings.extra_trials
+        (16, (1, 8), ((3, 2),))
         """
-        return replace(self, **_of_trials(metadata, metadata["bayes_n"]))
-
-
-def metadata_with_trials(
-    metadata: Mapping[str, Any], n: int, extra: Mapping[int, int]
-) -> dict[str, Any]:
-    """Return metadata at another N: with the further trials of questions, and every k that fits N.
-
-    Examples
-    --------
-    >>> metadata_with_trials({"bayes_k": [1, 8, 64], "a": 1}, 16, {})
-    {'a': 1, 'bayes_n': 16, 'bayes_k': [1, 8]}
-    >>> metadata_with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {3: 2})
-    {'bayes_n': 4, 'bayes_k': [1], 'bayes_extra_trials': {'3': 2}}
-    """
-    own = {"bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"}
-    changed = {name: value for name, value in metadata.items() if name not in own}
-    changed["bayes_n"] = n
-    ks = metadata.get("bayes_k")
-    if ks is not None:
-        ks = ks if isinstance(ks, (list, tuple)) else [ks]
-        changed["bayes_k"] = [k for k in ks if not isinstance(k, int) or k <= n] or [1]
-    maj = metadata.get("bayes_maj_k")
-    if isinstance(maj, int) and maj <= n:
-        changed["bayes_maj_k"] = maj
-    if extra:
-        changed["bayes_extra_trials"] = {str(doc_id): trials for doc_id, trials in extra.items()}
-    return changed
-
-
-def _of_trials(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """Return the settings that depend on N."""
-    return {
-        "n": n,
-        "k": _ks(metadata.get("bayes_k"), n),
-        "maj_k": check_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n),
-        "extra_trials": _extra_trials(metadata.get("bayes_extra_trials"), n),
-    }
+        k = tuple(k for k in self.k if k <= n) or (1,)
+        extra_trials = tuple(sorted(extra.items()))
+        return replace(self, n=n, k=k, maj_k=min(self.maj_k, n), extra_trials=extra_trials)
 
 
 def _asking(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +203,7 @@ def _asking(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Settings of categories, which scores do not have.
-OF_CATEGORIES = ("bayes_weights", "bayes_categories", "cluster")
+OF_CATEGORIES = ("bayes_weights", "cluster")
 
 
 def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,21 +238,6 @@ def _cluster(value: object) -> str | None:
         rule = "be the name of a field of a question"
         raise InvalidInputError.of("cluster", "format", rule, value)
     return value
-
-
-def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, Mapping):
-        rule = 'be a mapping from a question\'s number to its further trials, as in {"3": 8}'
-        raise InvalidInputError.of("bayes_extra_trials", "format", rule, value)
-    extra = {}
-    for key, trials in value.items():
-        if not str(key).isdecimal():
-            rule = "name questions by their numbers, from 0"
-            raise InvalidInputError.of("bayes_extra_trials", "format", rule, key)
-        extra[int(key)] = check_integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
-    return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
 
 
 def check_names(metadata: Mapping[str, Any], prefix: str, settings: Iterable[str]) -> None:
@@ -341,21 +281,9 @@ def _ks(value: object, n: int) -> tuple[int, ...]:
     return tuple(sorted({check_integer("bayes_k", k, 1, n) for k in ks}))
 
 
-def _weights(
-    value: object, declared: object, n_categories: int | None, certain: bool
-) -> tuple[float, ...]:
-    if declared is not None:
-        count = check_integer("bayes_categories", declared, 2, 1000)
-        if certain and n_categories is not None and count != n_categories:
-            rule = (
-                f"be {n_categories} or left out, as the outcome metric has {n_categories} "
-                "categories"
-            )
-            raise InvalidInputError.of("bayes_categories", "mismatch", rule, count)
-        n_categories = count
+def _weights(value: object, n_categories: int | None) -> tuple[float, ...]:
     if value is None:
-        count = n_categories or 2
-        return tuple(i / (count - 1) for i in range(count))
+        return 0.0, 1.0
     numbers = value if isinstance(value, (list, tuple)) else []
     weights = tuple(w for w in map(as_real, numbers) if w is not None and abs(w) <= _LARGEST_WEIGHT)
     if len(weights) < 2 or len(weights) < len(numbers):

@@ -1,6 +1,7 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 
@@ -89,12 +91,21 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
     assert resumed["config"]["trials"]["from_store"] >= after
 
 
+def test_ctrl_c_after_sampling_leaves_the_trials_to_the_next_run(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(RepeatedSamplingTask, "apply_filters", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(ValueError, match="empty"):  # there is no results file
+            started(tmp_path, "g", budget="4", code=INTERRUPTED)
+    resumed, _ = started(tmp_path, "g", budget="4")
+    assert resumed["config"]["trials"]["from_store"] == 12 * 4
+
+
 def test_a_task_without_graded_trials_is_refused():
     arguments = {"tasks": ["toy"], "task_manager": OneTask(plain_task())}
     with refused("task", "unsupported", "toy", error=TaskConfigError):
-        preflight(arguments)
+        preflight(arguments, Goal(width=0.1))
     with refused("--predict_only", "conflict"):
-        preflight({**arguments, "predict_only": True})
+        preflight({**arguments, "predict_only": True}, Goal(width=0.1))
 
 
 @pytest.mark.parametrize(

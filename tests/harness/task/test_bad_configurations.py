@@ -49,8 +49,6 @@ LEAVES_ONE = ("filter_list", "mismatch")
 FAILED_FILTER = ("filter_list", "failed")
 NO_METRIC = ("process_results", "missing-key")
 NO_CATEGORY = ("metric_list", "range")
-NO_FIELD = ("doc_to_text", "missing-key")
-NO_QUESTION = ("bayes_extra_trials", "range")
 
 
 @pytest.mark.parametrize(
@@ -71,8 +69,8 @@ NO_QUESTION = ("bayes_extra_trials", "range")
         ({"metric_list": [metric("exact_mach")]}, TaskConfigError, "process_results", "missing"),
         ({"metric_list": [metric("bayes")]}, TaskConfigError, "metric_list", "conflict"),
         ({"doc_to_text": "{{ question"}, TaskConfigError, "task", "failed"),
-        ({"doc_to_target": lambda doc: doc["gold"]}, DatasetUnavailableError, *NO_FIELD),
-        ({"process_docs": no_questions}, DatasetUnavailableError, "process_docs", "empty"),
+        ({"doc_to_target": lambda doc: doc["gold"]}, TaskConfigError, "task", "failed"),
+        ({"process_docs": no_questions}, TaskConfigError, "task", "failed"),
         ({"custom_dataset": empty}, DatasetUnavailableError, "split", "empty"),
         ({"test_split": "dev"}, DatasetUnavailableError, "split", "missing-key"),
         (
@@ -82,7 +80,6 @@ NO_QUESTION = ("bayes_extra_trials", "range")
             "failed",
         ),
         ({"output_type": "loglikelihood"}, TaskConfigError, "output_type", "unsupported"),
-        ({"metadata": {"bayes_extra_trials": {"3": 1}}}, InvalidInputError, *NO_QUESTION),
         ({"metadata": {"bayes_metric": "f1"}}, TaskConfigError, "bayes_metric", "choice"),
         ({"metadata": {"bayes_metric": ["a", "a"]}}, InvalidInputError, "bayes_metric", "format"),
     ],

@@ -22,8 +22,10 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k_posterior,
 )
+from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.export.tables import table_text
 from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.task import questions
@@ -238,6 +240,15 @@ def test_categories_with_weights_of_the_users_own():
     expected = sum(0.25 * (b + 1) / 7 + (c + 1) / 7 for b, c in [(0, 3), (1, 1), (0, 0)]) / 3
     assert row["bayes@4,none"] == pytest.approx(expected, abs=1e-12)
     assert "pass@1,none" not in row
+
+
+@pytest.mark.parametrize(("category", "warned"), [(1, True), (2, False)])
+def test_a_right_answer_below_the_top_category_is_pointed_at(caplog, category, warned):
+    level = [{"metric": "level", "aggregation": "mean", "higher_is_better": True}]
+    weights = {"bayes_weights": [0, 0.5, 1]}
+    graded_by(lambda doc, results: {"level": category}, metric_list=level, metadata=weights)
+    warning = "the first question's own answer is graded 1 of the categories 0..2"
+    assert (warning in caplog.text) == warned
 
 
 def test_thinking_is_cut_before_the_filters_but_kept_in_the_log():
@@ -459,6 +470,22 @@ def test_other_values_need_bounds_before_sampling_where_the_first_answer_shows_i
     assert not any("outcomes" in sample or "scores" in sample for sample in samples)
 
 
+def edit_rate(doc, results):
+    """An error rate, 0 for the right answer: the words that differ, for 5.5 words."""
+    return {"f1": sum(word != doc["answer"] for word in results[0].split()) / 5.5}
+
+
+def penalised(doc, results):
+    """A right answer has one point, a wrong one costs one."""
+    return {"f1": 1 if results[0] == doc["answer"] else -1}
+
+
+@pytest.mark.parametrize(("grader", "value"), [(edit_rate, 10 / 5.5), (penalised, -1)])
+def test_a_wrong_response_shows_bounds_that_the_right_one_does_not(grader, value):
+    with refused("metric_list", "range", value, error=TaskConfigError):
+        graded_by(grader, metric_list=F1)
+
+
 def test_a_run_without_numbers_is_saved_before_the_error_and_can_be_counted(tmp_path, capsys):
     tracker = EvaluationTracker(output_path=str(tmp_path))
     task = graded_by(judged, metric_list=F1, metadata={"bayes_check": False})
@@ -537,6 +564,9 @@ def test_shares_of_cut_off_and_empty_responses_are_rows_where_there_are_any(tmp_
         "16.67% of the responses were cut off at the limit of tokens",
         "16.67% of the responses are empty",
     ]
+    table = table_text([leaderboard(read_runs(tmp_path).runs)], ".md")
+    assert " | Cut off | Empty | " in table
+    assert " | 0.167 | 0.167 | " in table
 
 
 @pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])

@@ -26,8 +26,11 @@ def test_n_of_the_metadata_wins_over_repeats():
     assert read(bayes_k=[8, 2, 2]).k == (2, 8)
 
 
-def test_categories_without_weights_get_even_scores():
-    assert read(categories=None, bayes_categories=3).weights == (0.0, 0.5, 1.0)
+def test_a_lower_n_drops_what_does_not_fit_it():
+    fewer = read(repeats=80, bayes_k=[1, 8, 64], bayes_maj_k=32).with_trials(16, {3: 2})
+    assert (fewer.n, fewer.k, fewer.maj_k) == (16, (1, 8), 16)
+    assert [fewer.trials_of(question) for question in (2, 3)] == [16, 18]
+    assert read(repeats=80).with_trials(12, {}) == read(repeats=12)
 
 
 @pytest.mark.parametrize(
