@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
@@ -110,9 +111,6 @@ class Leaderboard(Record):
         The ranking with its rules, its pairwise z and P(A > B).
     rows : tuple of LeaderboardRow
         One per model, best first, in the order of `ranking.models`.
-    shared : SharedScores or None
-        Scores and P(A > B) under a prior that learns from all models how far they are apart;
-        None for a single model.
     identical : tuple of tuple of str
         The models of runs that agree in the outcome of every trial, group by group; see
         `identical_runs`.
@@ -124,7 +122,6 @@ class Leaderboard(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     ranking: Ranking = field(metadata=NOT_IN_JSON)
     rows: tuple[LeaderboardRow, ...] = field(metadata=json_name("places"))
-    shared: SharedScores | None = None
     identical: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -136,6 +133,18 @@ class Leaderboard(Record):
     def compares(self) -> bool:
         """Whether there are two models or more, and so the `COMPARISONS` of the rows are shown."""
         return len(self.rows) > 1
+
+    @cached_property
+    def shared(self) -> SharedScores | None:
+        """Scores and P(A > B) under a prior that learns from all models how far they are apart.
+
+        None for a single model.
+        """
+        if not self.compares:
+            return None
+        posteriors = {row.model: row.posterior for row in self.rows}
+        shared = shared_scores(posteriors, self.spec.level, seed=self.spec.seed)
+        return replace(shared, p_greater=self.ranking.p_greater) if self.ranking.paired else shared
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -163,6 +172,7 @@ class Leaderboard(Record):
         ranking = self.ranking.to_dict()
         del ranking["models"]
         plain = super().to_dict() | {"level": self.spec.level, **ranking, "notes": list(self.notes)}
+        plain["shared"] = self.shared and self.shared.to_dict()
         if not self.compares:
             for row in plain["places"]:
                 row.update(dict.fromkeys(COMPARISONS))
@@ -234,7 +244,7 @@ def _ranked(
     runs: Sequence[TaskRun],
     spec: IntervalSpec,
 ) -> dict[str, Any]:
-    """Return the ranking, its rows and the scores under a shared prior.
+    """Return the ranking and its rows.
 
     `runs` gives N, tokens and time, and is empty for several tasks.
     """
@@ -250,15 +260,12 @@ def _ranked(
         }
         for run in runs
     }
-    in_order = {model: posteriors[model] for model in ranking.models}
     rows = []
-    for row, (model, own) in zip(ranking.rows(), in_order.items(), strict=True):
-        row |= {"posterior": own, "interval": own.interval(), **of_runs.get(model, {})}
+    for row in ranking.rows():
+        own = posteriors[row["model"]]
+        row |= {"posterior": own, "interval": own.interval(), **of_runs.get(row["model"], {})}
         rows.append(LeaderboardRow(**row))
-    shared = shared_scores(in_order, spec.level, seed=spec.seed) if len(rows) > 1 else None
-    if shared is not None and ranking.paired:
-        shared = replace(shared, p_greater=ranking.p_greater)
-    return {"ranking": ranking, "rows": tuple(rows), "shared": shared}
+    return {"ranking": ranking, "rows": tuple(rows)}
 
 
 # -- several tasks -------------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""Models on these questions and on others of the kind: who leads, and who is distinguishable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lm_eval_bayes._util.text import first_names, format_range, format_score, join_words, plural
+from lm_eval_bayes.analysis.leaderboard import Leaderboard, leaderboard, overall_leaderboard
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats import SCOPES, Interval, IntervalSpec, Posterior, Scope, hbayes_at_n
+
+#: Models that a sentence names.
+_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """The models of a task, or of the mean of several tasks, in both scopes.
+
+    Attributes
+    ----------
+    scopes : mapping of scope to Leaderboard
+        "benchmark" is about these questions, "population" about others of the kind.
+    tasks : tuple of Board
+        Those of the single tasks; empty for one task.
+    """
+
+    scopes: Mapping[Scope, Leaderboard]
+    tasks: tuple[Board, ...] = ()
+
+    @property
+    def benchmark(self) -> Leaderboard:
+        """The leaderboard on these questions."""
+        return self.scopes["benchmark"]
+
+    @property
+    def may_be_first(self) -> tuple[str, ...]:
+        """The models whose set of ranks has the first, without the leader."""
+        return tuple(row.model for row in self.benchmark.rows[1:] if row.rank_low == 1)
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """The models that are not distinguishable from the leader."""
+        return self._without(self.benchmark.ranking.distinguishable[0])
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of models."""
+        n = len(self.benchmark.rows)
+        return n * (n - 1) // 2
+
+    def n_distinguishable(self, scope: Scope) -> int:
+        """Return the number of distinguishable pairs."""
+        return int(self.scopes[scope].ranking.simultaneous.separated.sum())
+
+    def interval(self, model: str, scope: Scope) -> Interval:
+        """Return the credible interval of a model's score."""
+        return next(row.interval for row in self.scopes[scope].rows if row.model == model)
+
+    @property
+    def questions(self) -> str:
+        """What the scores are about: "these 15 questions", or the mean of tasks."""
+        if self.tasks:
+            return f"the mean of {plural(len(self.tasks), 'task')}"
+        return f"these {plural(self.benchmark.n_questions, 'question')}"
+
+    @property
+    def trials(self) -> str:
+        """The trials of a question: "4 trials each"."""
+        boards = self.tasks or (self,)
+        ranges = [row.n_range for board in boards for row in board.benchmark.rows if row.n_range]
+        ends = min(low for low, _ in ranges), max(high for _, high in ranges)
+        return f"{format_range(ends)} {'trial' if ends[1] == 1 else 'trials'} each"
+
+    def score_sentence(self) -> str:
+        """Return who leads with which score, and who is not distinguishable from it."""
+        first, rivals = self.benchmark.rows[0], self.rivals
+        sizes = f"{plural(self.benchmark.n_questions, 'question')}, {self.trials}."
+        if len(self.benchmark.rows) == 1:
+            low, high = map(format_score, (first.interval.low, first.interval.high))
+            where = f"{'in' if self.tasks else 'on'} {self.questions}"
+            level = f"{100 * self.benchmark.spec.level:g}%"
+            return f"{first.model} scores {format_score(first.mu)} {where} ({level}: {low} to {high})."
+        leads = f"{first.model} leads with {format_score(first.mu)}"
+        if not rivals:
+            return f"{leads}; all other models are distinguishable from it. {sizes}"
+        count = f"{plural(len(rivals), 'model')} {'is' if len(rivals) == 1 else 'are'}"
+        return f"{leads}; {count} not distinguishable from it: {_listed(rivals)}. {sizes}"
+
+    def rank_sentence(self) -> str:
+        """Return who may be first, and how many pairs are distinguishable in either scope."""
+        leader, others = self.benchmark.rows[0].model, self.may_be_first
+        first = f"{leader} leads; no other model may be first."
+        if others:
+            who = others[0] if len(others) == 1 else plural(len(others), "model")
+            first = f"{leader} leads; {who} may also be first."
+        here, elsewhere = map(self.n_distinguishable, SCOPES)
+        pairs = f"{here:,} of {plural(self.n_pairs, 'pair')} of models"
+        are = "is" if here == 1 else "are"
+        where = f"on {self.questions}"
+        if self.tasks:
+            where = f"in {self.questions} (each counts the same; {self.trials})"
+        return (
+            f"{first} {pairs} {are} distinguishable {where}, {elsewhere:,} on other questions of "
+            "the kind."
+        )
+
+    def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
+        models = self.benchmark.models
+        pairs = zip(models[1:], list(distinguishable)[1:], strict=True)
+        return tuple(model for model, differs in pairs if not differs)
+
+
+def _listed(models: Sequence[str]) -> str:
+    return join_words(models) if len(models) <= _NAMED else first_names(models, _NAMED - 1)
+
+
+def task_board(runs: Sequence[TaskRun], spec: IntervalSpec) -> Board:
+    """Rank the models of a task in both scopes.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        One per model, all of the same questions.
+    spec : IntervalSpec
+        Settings of the intervals; its scope does not matter.
+
+    Raises
+    ------
+    InvalidInputError
+        If the models answered different questions, or category weights differ.
+    """
+    posteriors: dict[Scope, dict[str, Posterior]] = {scope: {} for scope in SCOPES}
+    for run in runs:
+        population = hbayes_at_n(
+            run.outcomes, "population", spec.level, spec.method, seed=spec.seed
+        )
+        posteriors["population"][run.model] = population
+        posteriors["benchmark"][run.model] = population.benchmark or population
+    return Board(
+        {
+            scope: leaderboard(runs, replace(spec, scope=scope), posteriors=posteriors[scope])
+            for scope in SCOPES
+        }
+    )
+
+
+def mean_board(boards: Sequence[Board]) -> Board:
+    """Rank the models by the equally weighted mean of their scores on several tasks."""
+    scopes = {
+        scope: overall_leaderboard([board.scopes[scope] for board in boards]) for scope in SCOPES
+    }
+    return Board(scopes, tuple(boards))

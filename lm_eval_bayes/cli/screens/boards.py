@@ -1,0 +1,86 @@
+"""The screens of several models: their scores (`summary`), and their ranks (`rank`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lm_eval_bayes._util.text import format_score
+from lm_eval_bayes.cli.screens.bars import Axis, rank_strip
+from lm_eval_bayes.cli.screens.layout import (
+    Column,
+    Form,
+    free_width,
+    names,
+    say_columns,
+    say_sentence,
+)
+from lm_eval_bayes.cli.ui.output import say
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.board import Board
+
+#: Columns of a task beside the mean of tasks, of a strip of ranks, and the fewest of a bar.
+_TASK, _STRIP, _BAR = 6, 20, 10
+
+
+def show_scores(board: Board, form: Form) -> None:
+    """Print the scores of models as a chart of intervals, best first."""
+    say_sentence(board.score_sentence(), form)
+    say()
+    rows = board.benchmark.rows
+    level = f"{100 * board.benchmark.spec.level:g}%"
+    columns = [
+        names("model", [row.model for row in rows]),
+        Column("mean" if board.tasks else "score", [format_score(row.mu) for row in rows]),
+        Column(f"{level} interval", [form.interval(row.interval) for row in rows], left=True),
+    ]
+    if not form.drawn:
+        others = [form.interval(board.interval(row.model, "population")) for row in rows]
+        columns.append(Column("other questions", others, left=True))
+    say_columns([*columns, *_tasks(board), _bars(board, columns, form)], form)
+    if form.drawn:
+        say("━ these questions   ─ other questions of the kind   ● score (hbayes@N)")
+
+
+def show_ranks(board: Board, form: Form) -> None:
+    """Print the sets of ranks that models may have, with their scores."""
+    say_sentence(board.rank_sentence(), form)
+    say()
+    rows = board.benchmark.rows
+    sets = [(int(row.rank_low), int(row.rank_high)) for row in rows]
+    dash = "–" if form.drawn else "-"
+    columns = [
+        Column("ranks", [str(a) if a == b else f"{a}{dash}{b}" for a, b in sets]),
+        names("model", [row.model for row in rows]),
+        Column("mean" if board.tasks else "score", [format_score(row.mu) for row in rows]),
+    ]
+    if not board.tasks and len(rows) <= _STRIP:
+        head = f"1{len(rows):>{len(rows) - 1}}"
+        strips = [rank_strip(*ends, len(rows), form.drawn) for ends in sets]
+        columns.append(Column(head, strips, left=True))
+    columns += _tasks(board)
+    say_columns([*columns, _bars(board, columns, form)], form)
+
+
+def _tasks(board: Board) -> list[Column]:
+    """Return the scores on every task."""
+    columns = []
+    for task in board.tasks:
+        scores = {row.model: row.mu for row in task.benchmark.rows}
+        cells = [format_score(scores[model]) for model in board.benchmark.models]
+        name = task.benchmark.task
+        columns.append(Column(name if len(name) <= _TASK else f"{name[: _TASK - 1]}…", cells))
+    return columns
+
+
+def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
+    rows = board.benchmark.rows
+    thick = [(row.interval.low, row.interval.high) for row in rows]
+    others = [board.interval(row.model, "population") for row in rows]
+    thin = [(interval.low, interval.high) for interval in others]
+    bounds = rows[0].posterior.bounds
+    width = max(free_width([*columns, *_tasks(board)], form), _BAR)
+    axis = Axis.of([*thick, *thin], width, form.drawn, bounds)
+    bars = [axis.bar(row.mu, a, b) for row, a, b in zip(rows, thick, thin, strict=True)]
+    return Column(axis.heading(), bars, left=True)
