@@ -59,10 +59,14 @@ class Form:
         columns = shutil.get_terminal_size((WIDTH, 24)).columns
         return cls(drawn, min(columns, WIDTH), verbose)
 
-    def interval(self, interval: Any, sign: bool = False) -> str:
+    def ends(self, ends: tuple[float, float], sign: bool = False) -> str:
         """Return the ends of an interval as a cell."""
-        ends = [self.score(end, sign) for end in (interval.low, interval.high)]
-        return (" to " if sign else "–" if self.drawn else " ").join(ends)
+        low, high = (self.score(end, sign) for end in ends)
+        return f"{low}{' to ' if sign else '–' if self.drawn else ' '}{high}"
+
+    def interval(self, interval: Any, sign: bool = False) -> str:
+        """Return the ends of an interval, its attributes `low` and `high`, as a cell."""
+        return self.ends((interval.low, interval.high), sign)
 
     @staticmethod
     def score(value: float, sign: bool = False) -> str:
@@ -158,7 +162,9 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
         if too_wide > 0 and column.is_name and column.width > _SHORTEST_NAME:
             shorter = max(column.width - too_wide, _SHORTEST_NAME)
             too_wide -= column.width - shorter
-            columns[at] = replace(column, cells=shorten_names(column.cells, shorter))
+            distinct = list(dict.fromkeys(column.cells))
+            short = dict(zip(distinct, shorten_names(distinct, shorter), strict=True))
+            columns[at] = replace(column, cells=[short[cell] for cell in column.cells])
     return columns
 
 
