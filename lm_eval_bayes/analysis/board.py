@@ -81,7 +81,9 @@ class Board:
             low, high = map(format_score, (first.interval.low, first.interval.high))
             where = f"{'in' if self.tasks else 'on'} {self.questions}"
             level = f"{100 * self.benchmark.spec.level:g}%"
-            return f"{first.model} scores {format_score(first.mu)} {where} ({level}: {low} to {high})."
+            return (
+                f"{first.model} scores {format_score(first.mu)} {where} ({level}: {low} to {high})."
+            )
         leads = f"{first.model} leads with {format_score(first.mu)}"
         if not rivals:
             return f"{leads}; all other models are distinguishable from it. {sizes}"

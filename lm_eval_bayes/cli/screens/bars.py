@@ -162,4 +162,3 @@ def _step(span: float, most: int) -> float:
 def _rounded(value: float, step: float) -> float:
     """Return a multiple of a step without the error of floating point."""
     return round(value, max(0, 2 - math.floor(math.log10(step)))) + 0.0
-

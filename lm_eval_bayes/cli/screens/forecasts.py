@@ -1,4 +1,4 @@
-"""The screens of `plan`: trials until an interval is narrow, or until models are distinguishable."""
+"""The screens of `plan`: trials until an interval is narrow, or models are distinguishable."""
 
 from __future__ import annotations
 
@@ -87,11 +87,13 @@ def show_pairs(plan: SeparationPlan, leader: str, n_models: int, form: Form) -> 
     """
     n_pairs, n_now = n_models * (n_models - 1) // 2, len(plan.distinguishable)
     if not plan.lines:
-        say_sentence(f"All {plural(n_pairs, 'pair')} of models on {plan.task} are distinguishable.", form)
+        pairs = plural(n_pairs, "pair")
+        say_sentence(f"All {pairs} of models on {plan.task} are distinguishable.", form)
         return
     now = max(max(line.n_now) for line in plan.lines)
     totals = [
-        None if line.repeats or line.forecast.additional is None
+        None
+        if line.repeats or line.forecast.additional is None
         else max(line.n_now) + line.forecast.additional
         for line in plan.lines
     ]
@@ -142,9 +144,7 @@ def _when(totals: Sequence[float | None], now: float, goal: str, form: Form) -> 
     if None in totals:
         return f"No number of trials may {goal}."
     most = max(total for total in totals if total is not None)
-    return (
-        f"{form.integer(most)} trials per question ({form.integer(most - now)} more) may {goal}."
-    )
+    return f"{form.integer(most)} trials per question ({form.integer(most - now)} more) may {goal}."
 
 
 def _more(line: PlanLine, form: Form) -> str:

@@ -140,8 +140,10 @@ def say_columns(columns: Sequence[Column], form: Form) -> None:
         columns = _fitted(columns, form.width)
     n_rows = len(columns[0].cells)
     most = n_rows if form.verbose or not form.drawn else _MOST_ROWS
-    rows = [[column.head for column in columns]]
-    rows += zip(*(column.cells[:most] for column in columns), strict=True)
+    rows = [
+        [column.head for column in columns],
+        *zip(*(column.cells[:most] for column in columns), strict=True),
+    ]
     widths = [column.width for column in columns]
     for row in rows:
         cells = [

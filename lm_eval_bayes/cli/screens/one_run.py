@@ -84,7 +84,7 @@ def show_tasks(
         for group in groups
         for weighting, mean in group.means.items()
     ]
-    about, mean = next(((a, m) for a, m in means if a.endswith("equal")), (None, None))
+    about, mean = next(((a, m) for a, m in means if a.endswith("equal")), ("", None))
     model = summaries[0].run.model
     if mean is not None:
         score, ends = mean.learned["benchmark"].mu, mean.intervals["benchmark"]

@@ -180,6 +180,4 @@ def _forecast_sentence(forecast: TrialsForecast) -> str:
     low = 0 if forecast.additional_low is None else forecast.additional_low
     high = forecast.additional_high
     to = f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
-    return (
-        f"{forecast.additional:,} more trials per question may tell them apart (90%: {to})."
-    )
+    return f"{forecast.additional:,} more trials per question may tell them apart (90%: {to})."
