@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from lm_eval_bayes._util.text import first_names, format_range, format_score, join_words, plural
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, leaderboard, overall_leaderboard
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import SCOPES, Interval, IntervalSpec, Posterior, Scope, hbayes_at_n
+from lm_eval_bayes.stats import (
+    SCOPES,
+    Interval,
+    IntervalSpec,
+    Posterior,
+    Scope,
+    TieRule,
+    hbayes_at_n,
+)
 
 #: Models that a sentence names.
 _NAMED = 4
@@ -33,6 +41,11 @@ class Board:
     def benchmark(self) -> Leaderboard:
         """The leaderboard on these questions."""
         return self.scopes["benchmark"]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models, best first."""
+        return self.benchmark.models
 
     @property
     def may_be_first(self) -> tuple[str, ...]:
@@ -109,8 +122,7 @@ class Board:
         )
 
     def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
-        models = self.benchmark.models
-        pairs = zip(models[1:], list(distinguishable)[1:], strict=True)
+        pairs = zip(self.models[1:], list(distinguishable)[1:], strict=True)
         return tuple(model for model, differs in pairs if not differs)
 
 
@@ -118,7 +130,13 @@ def _listed(models: Sequence[str]) -> str:
     return join_words(models) if len(models) <= _NAMED else first_names(models, _NAMED - 1)
 
 
-def task_board(runs: Sequence[TaskRun], spec: IntervalSpec) -> Board:
+def task_board(
+    runs: Sequence[TaskRun],
+    spec: IntervalSpec,
+    *,
+    ties: TieRule = "simultaneous",
+    posteriors: Mapping[Scope, Mapping[str, Posterior]] | None = None,
+) -> Board:
     """Rank the models of a task in both scopes.
 
     Parameters
@@ -127,22 +145,26 @@ def task_board(runs: Sequence[TaskRun], spec: IntervalSpec) -> Board:
         One per model, all of the same questions.
     spec : IntervalSpec
         Settings of the intervals; its scope does not matter.
+    ties : {"simultaneous", "adjacent", "none"}
+        Which models share a rank: see `lm_eval_bayes.rank`.
+    posteriors : mapping of scope to mapping of str to Posterior, optional
+        hbayes@N by model, with the settings of `spec`, where it is known already.
 
     Raises
     ------
     InvalidInputError
         If the models answered different questions, or category weights differ.
     """
-    posteriors: dict[Scope, dict[str, Posterior]] = {scope: {} for scope in SCOPES}
-    for run in runs:
-        population = hbayes_at_n(
-            run.outcomes, "population", spec.level, spec.method, seed=spec.seed
-        )
-        posteriors["population"][run.model] = population
-        posteriors["benchmark"][run.model] = population.benchmark or population
+    if posteriors is None:
+        settings = ("population", spec.level, spec.method)
+        of_kind = {r.model: hbayes_at_n(r.outcomes, *settings, seed=spec.seed) for r in runs}
+        here = {model: posterior.benchmark or posterior for model, posterior in of_kind.items()}
+        posteriors = {"benchmark": here, "population": of_kind}
     return Board(
         {
-            scope: leaderboard(runs, replace(spec, scope=scope), posteriors=posteriors[scope])
+            scope: leaderboard(
+                runs, replace(spec, scope=scope), ties=ties, posteriors=posteriors[scope]
+            )
             for scope in SCOPES
         }
     )

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _TASK, _STRIP, _BAR = 6, 20, 10
 
 
-def show_scores(board: Board, form: Form) -> None:
-    """Print the scores of models as a chart of intervals, best first."""
+def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
+    """Print the scores of models as a chart of intervals, best first, with further columns."""
     say_sentence(board.score_sentence(), form)
     say()
     rows = board.benchmark.rows
@@ -38,7 +38,8 @@ def show_scores(board: Board, form: Form) -> None:
     if not form.drawn:
         others = [form.interval(board.interval(row.model, "population")) for row in rows]
         columns.append(Column("other questions", others, left=True))
-    say_columns([*columns, *_tasks(board), _bars(board, columns, form)], form)
+    columns += [*_tasks(board), *extra]
+    say_columns([*columns, _bars(board, columns, form)], form)
     if form.drawn:
         say("━ these questions   ─ other questions of the kind   ● score (hbayes@N)")
 
@@ -80,7 +81,7 @@ def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
     others = [board.interval(row.model, "population") for row in rows]
     thin = [(interval.low, interval.high) for interval in others]
     bounds = rows[0].posterior.bounds
-    width = max(free_width([*columns, *_tasks(board)], form), _BAR)
+    width = max(free_width(columns, form), _BAR)
     axis = Axis.of([*thick, *thin], width, form.drawn, bounds)
     bars = [axis.bar(row.mu, a, b) for row, a, b in zip(rows, thick, thin, strict=True)]
     return Column(axis.heading(), bars, left=True)

@@ -14,7 +14,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from lm_eval_bayes._util.text import format_score, one_line, shorten_names
-from lm_eval_bayes.cli.ui.output import say
+from lm_eval_bayes.cli.ui.output import all_columns, say
 
 #: Columns of a screen on a terminal, and of its bars in a pipe.
 WIDTH, PIPED_BAR = 80, 30
@@ -45,7 +45,7 @@ class Form:
     verbose: bool = False
 
     @classmethod
-    def of_output(cls, verbose: bool = False) -> Form:
+    def of_output(cls) -> Form:
         """Return the form for standard output."""
         stream = sys.stdout
         language = next((v for v in map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG")) if v), "")
@@ -57,7 +57,7 @@ class Form:
             and not language.startswith(("zh", "ja", "ko"))
         )
         columns = shutil.get_terminal_size((WIDTH, 24)).columns
-        return cls(drawn, min(columns, WIDTH), verbose)
+        return cls(drawn, min(columns, WIDTH), all_columns())
 
     def ends(self, ends: tuple[float, float], sign: bool = False) -> str:
         """Return the ends of an interval as a cell."""
@@ -170,7 +170,7 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
     return columns
 
 
-def say_next(command: Sequence[str], form: Form, note: str = "") -> None:
+def say_next(command: Sequence[str], note: str = "") -> None:
     """Print the command to type next, and what it does."""
     line = f"Next: {shlex.join(map(str, command))}"
     say(f"{line}   ({note})" if note else line)

@@ -70,7 +70,7 @@ def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
             rows.append((f"bayes@{summary.n}", paper.mu, (ends.low, ends.high), None))
         cells = [format_score(saved.get(name)) for name, *_ in rows]
         extra = [Column("saved trials", cells)]
-    show_rows(run.task, rows, f"{level:g}% interval", form, run.outcomes.bounds, extra)
+    show_rows(run.task, rows, _interval_head(summary), form, run.outcomes.bounds, extra)
     say_sentence(_shares_and_cost(summary, form), form)
 
 
@@ -102,7 +102,24 @@ def show_tasks(
     bounds = summaries[0].run.outcomes.bounds
     sizes = [f"{s.run.n_questions} x {s.n}" for s in summaries] + [""] * len(means)
     extra = [Column("M x N", sizes)]
-    show_rows("task", rows, f"{level} interval", form, bounds, extra)
+    show_rows("task", rows, _interval_head(summaries[0]), form, bounds, extra)
+
+
+def show_unsorted(summaries: Sequence[TaskSummary], form: Form) -> None:
+    """Print the scores of models of a task that cannot be compared."""
+    rows = [_score_row(summary.run.model, summary) for summary in summaries]
+    sizes = [Column("M x N", [f"{s.run.n_questions} x {s.n}" for s in summaries])]
+    show_rows("model", rows, _interval_head(summaries[0]), form, extra=sizes)
+
+
+def show_categories(summary: TaskSummary, form: Form) -> None:
+    """Print a run's score on every category of questions."""
+    scores = summary.category_scores
+    rows = [_score_row(score.category, score) for score in scores]
+    sizes = [Column("questions", [f"{score.n_questions:,}" for score in scores])]
+    head = f"{summary.run.model}, {summary.run.task}"
+    say_sentence(f"Categories of {head}:", form)
+    show_rows("category", rows, _interval_head(summary), form, extra=sizes)
 
 
 def show_rows(
@@ -129,6 +146,10 @@ def show_rows(
     say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
     if form.drawn:
         say("━ these questions   ─ other questions of the kind   ● mean")
+
+
+def _interval_head(summary: TaskSummary) -> str:
+    return f"{100 * summary.spec.level:g}% interval"
 
 
 def _score_row(name: str, scores: ScorePosteriors) -> Row:

@@ -147,6 +147,11 @@ def say_json(value: Any) -> None:
     typer.echo(text.replace("##", "#\\u0023") if _in_ci() else text)  # it stands in strings alone
 
 
+def all_columns() -> bool:
+    """Return whether tables have all columns and rows."""
+    return _WIDE.get()
+
+
 @contextmanager
 def tables_with_all_columns(wide: bool) -> Iterator[None]:
     """Set whether tables have all columns, or are one block that fits the terminal."""
