@@ -99,7 +99,8 @@ class Board:
             )
         leads = f"{first.model} leads with {format_score(first.mu)}"
         if not rivals:
-            return f"{leads}; all other models are distinguishable from it. {sizes}"
+            others = "all other models are" if self.n_pairs > 1 else f"{self.models[1]} is"
+            return f"{leads}; {others} distinguishable from it. {sizes}"
         count = f"{plural(len(rivals), 'model')} {'is' if len(rivals) == 1 else 'are'}"
         return f"{leads}; {count} not distinguishable from it: {_listed(rivals)}. {sizes}"
 
@@ -156,8 +157,12 @@ def task_board(
         If the models answered different questions, or category weights differ.
     """
     if posteriors is None:
-        settings = ("population", spec.level, spec.method)
-        of_kind = {r.model: hbayes_at_n(r.outcomes, *settings, seed=spec.seed) for r in runs}
+        of_kind = {
+            run.model: hbayes_at_n(
+                run.outcomes, "population", spec.level, spec.method, seed=spec.seed
+            )
+            for run in runs
+        }
         here = {model: posterior.benchmark or posterior for model, posterior in of_kind.items()}
         posteriors = {"benchmark": here, "population": of_kind}
     return Board(

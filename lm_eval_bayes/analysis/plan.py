@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.validation import check_count
 from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.analysis.independence import repeat_note
@@ -178,6 +178,8 @@ class SeparationPlan(Record):
     ----------
     task : str
         The task.
+    models : tuple of str
+        The models, best first.
     lines : tuple of PlanLine
         One per further pair, those with the largest z first.
     distinguishable : tuple of (str, str)
@@ -185,6 +187,7 @@ class SeparationPlan(Record):
     """
 
     task: str
+    models: tuple[str, ...] = field(metadata=NOT_IN_JSON)
     lines: tuple[PlanLine, ...] = field(metadata=json_name("pairs"))
     distinguishable: tuple[tuple[str, str], ...]
 
@@ -243,7 +246,7 @@ def plan_separation(
             lines.append(_plan_line(pair, forecast, ordered[pair[0].model]))
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)
-    return SeparationPlan(runs[0].task, tuple(lines), tuple(distinguishable))
+    return SeparationPlan(runs[0].task, tuple(ordered), tuple(lines), tuple(distinguishable))
 
 
 def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes._util.text import NO_VALUE, format_large, plural
-from lm_eval_bayes.cli.screens.bars import Axis, filled_bar
+from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large
+from lm_eval_bayes.cli.screens.bars import filled_bar
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
@@ -24,71 +24,90 @@ if TYPE_CHECKING:
 _MOST_ROWS = 8
 
 
-def show_widths(lines: Mapping[float, PlanLine], form: Form) -> None:
+def show_widths(lines: Sequence[PlanLine], form: Form) -> None:
     """Print the trials until the interval of a run is as narrow as each of some widths.
 
-    Parameters
-    ----------
-    lines : mapping of float to PlanLine
-        By width; the sentence is about the first that is not reached.
-    form : Form
-        The form of the screen.
+    The sentence is about the first width that is not reached.
     """
-    width, line = next(
-        ((w, line) for w, line in lines.items() if not line.reached), list(lines.items())[-1]
+    line = next((line for line in lines if not line.reached), lines[-1])
+    say_sentence(
+        _width_sentence(line, f"the interval of {line.models[0]} on {line.task}", form), form
     )
-    forecast, (now,) = line.forecast, line.n_now
-    about = f"{line.models[0]} on {line.task}"
-    if line.reached:
-        answer = f"The interval of {about} is {forecast.current:.3f} wide: {width:g} is reached."
-    elif forecast.additional is None:
-        answer = (
-            f"No number of trials makes the interval of {about} {width:g} wide; it is "
-            f"{forecast.current:.3f} now: more questions are needed."
-        )
-    else:
-        answer = (
-            f"{form.integer(now + forecast.additional)} trials per question "
-            f"({form.integer(forecast.additional)} more) make the interval of {about} {width:g} "
-            f"wide; it is {forecast.current:.3f} now."
-        )
-    say_sentence(answer, form)
     say()
-    tokens = [_amount(line.tokens) for line in lines.values()]
-    columns = [
-        Column("width", [f"{width:g}" for width in lines]),
-        Column("trials", [_total(line, form) for line in lines.values()]),
-        Column("more", [_more(line, form) for line in lines.values()]),
-        Column("90%", [_range(line, form) for line in lines.values()]),
-    ]
-    if any(line.tokens is not None for line in lines.values()):
-        columns.append(Column("tokens", tokens))
-    longest = max(forecast.current, *lines)
-    axis = Axis(0.0, longest, free_width(columns, form), form.drawn)
-    bars = [filled_bar(width / longest, axis.width, form.drawn, rest=False) for width in lines]
+    columns = [Column("width", [f"{line.forecast.target:g}" for line in lines])]
+    columns += _amounts(lines, form)
+    longest = max(line.forecast.current, *(line.forecast.target for line in lines))
+    width = free_width(columns, form)
+    shares = [line.forecast.target / longest for line in lines]
+    bars = [filled_bar(share, width, form.drawn, rest=False) for share in shares]
     say_columns([*columns, Column("", bars, left=True)], form)
-    if len(columns) == 4:
-        say("tokens unknown: the run did not record them")
+    _say_unknown(lines)
 
 
-def show_pairs(plan: SeparationPlan, leader: str, n_models: int, form: Form) -> None:
-    """Print how many pairs of models are distinguishable after how many trials.
+def show_runs(lines: Sequence[PlanLine], form: Form) -> None:
+    """Print the trials until the interval of every run is as narrow as one width."""
+    line = max(
+        lines, key=lambda line: (line.forecast.additional is None, line.forecast.additional or 0)
+    )
+    about = f"the interval of {line.models[0]} on {line.task}"
+    if len(lines) > 1:
+        about = f"every interval (the last is that of {line.models[0]} on {line.task})"
+    say_sentence(_width_sentence(line, about, form), form)
+    say()
+    tasks = [line.task for line in lines]
+    columns = [names("task", tasks)] if len({*tasks}) > 1 else []
+    columns += [
+        names("model", [line.models[0] for line in lines]),
+        Column("width now", [f"{line.forecast.current:.3f}" for line in lines]),
+        *_amounts(lines, form),
+    ]
+    say_columns(columns, form)
+    _say_unknown(lines)
 
-    Parameters
-    ----------
-    plan : SeparationPlan
-        The pairs that are, and forecasts of the others.
-    leader : str
-        The model with the largest score.
-    n_models : int
-        Number of models.
-    form : Form
-        The form of the screen.
-    """
+
+def _width_sentence(line: PlanLine, about: str, form: Form) -> str:
+    forecast = line.forecast
+    width, now = f"{forecast.target:g}", f"{forecast.current:.3f}"
+    if line.reached:
+        return f"{about[0].upper()}{about[1:]} is {now} wide: {width} is reached."
+    if line.repeats:
+        return f"Further trials of {line.models[0]} on {line.task} would repeat the saved ones."
+    if forecast.additional is None:
+        return (
+            f"No number of trials makes {about} {width} wide; it is {now} now: more questions are "
+            "needed."
+        )
+    return (
+        f"{_total(line, form)} trials per question ({_more(line, form)} more) make {about} {width} "
+        f"wide; it is {now} now."
+    )
+
+
+def _amounts(lines: Sequence[PlanLine], form: Form) -> list[Column]:
+    columns = [
+        Column("trials", [_total(line, form) for line in lines]),
+        Column("more", [_more(line, form) for line in lines]),
+        Column("90%", [_range(line, form) for line in lines]),
+    ]
+    if any(line.tokens is not None for line in lines):
+        columns.append(Column("tokens", [_amount(line.tokens, format_large) for line in lines]))
+    if any(line.seconds is not None for line in lines):
+        columns.append(Column("time", [_amount(line.seconds, format_duration) for line in lines]))
+    return columns
+
+
+def _say_unknown(lines: Sequence[PlanLine]) -> None:
+    if any(line.tokens is None for line in lines):
+        say("tokens unknown" if all(line.tokens is None for line in lines) else "-: tokens unknown")
+
+
+def show_pairs(plan: SeparationPlan, form: Form) -> None:
+    """Print how many pairs of models are distinguishable after how many trials."""
+    leader, n_models = plan.models[0], len(plan.models)
     n_pairs, n_now = n_models * (n_models - 1) // 2, len(plan.distinguishable)
     if not plan.lines:
-        pairs = plural(n_pairs, "pair")
-        say_sentence(f"All {pairs} of models on {plan.task} are distinguishable.", form)
+        which = "Both models" if n_pairs == 1 else f"All {n_pairs:,} pairs of models"
+        say_sentence(f"{which} on {plan.task} are distinguishable.", form)
         return
     now = max(max(line.n_now) for line in plan.lines)
     totals = [
@@ -168,5 +187,5 @@ def _range(line: PlanLine, form: Form) -> str:
     return f"{form.integer(low)} {'or more' if high is None else f'to {form.integer(high)}'}"
 
 
-def _amount(amount: ForecastAmount | None) -> str:
-    return NO_VALUE if amount is None else format_large(amount.middle)
+def _amount(amount: ForecastAmount | None, form: Callable[[float | None], str]) -> str:
+    return NO_VALUE if amount is None else form(amount.middle)

@@ -45,6 +45,12 @@ _NAME_LENGTH = 60
 _INDENT = 2
 #: Whether tables have all columns; they have unless a command has the option --wide.
 _WIDE = ContextVar("wide", default=True)
+#: Warnings that wait until the answer is printed, and notes, which only --wide shows.
+_WAITING: ContextVar[tuple[dict[str, None], dict[str, None]] | None] = ContextVar(
+    "waiting", default=None
+)
+#: Warnings that are shown unasked.
+_MOST_WARNINGS = 2
 
 
 def say(text: object = "") -> None:
@@ -90,8 +96,20 @@ def warn(text: object, *, is_command: bool = False) -> None:
         discard(sys.stderr)
 
 
-def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]]) -> None:
-    """Print notes on standard error, each once with all that it is about.
+def warn_after(text: str, *, is_note: bool = False) -> None:
+    """Print a line to standard error after the answer of a command, at once where it has none.
+
+    Of warnings two are shown and the rest counted; notes are shown with --wide alone.
+    """
+    waiting = _WAITING.get()
+    if waiting is None:
+        warn(text)
+    else:
+        waiting[is_note][text] = None
+
+
+def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]], *, is_note: bool = False) -> None:
+    """Print notes on standard error, each once with all that it is about; see `warn_after`.
 
     Parameters
     ----------
@@ -104,7 +122,7 @@ def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]]) -> None:
     for note, tasks in by_note.items():
         n_runs = sum(map(len, tasks.values()))
         each = "each of " if n_runs > 1 and begins_with_count(note) else ""
-        warn(f"note: {each}{_about(tasks)}: {note}")
+        warn_after(f"note: {each}{_about(tasks)}: {note}", is_note=is_note)
 
 
 def _about(tasks: Mapping[str, Mapping[str, None]]) -> str:
@@ -155,11 +173,19 @@ def all_columns() -> bool:
 @contextmanager
 def tables_with_all_columns(wide: bool) -> Iterator[None]:
     """Set whether tables have all columns, or are one block that fits the terminal."""
-    token = _WIDE.set(wide)
+    tokens = _WIDE.set(wide), _WAITING.set(({}, {}))
     try:
         yield
     finally:
-        _WIDE.reset(token)
+        warnings, notes = _WAITING.get() or ({}, {})
+        _WIDE.reset(tokens[0])
+        _WAITING.reset(tokens[1])
+        lines = [*warnings, *notes]
+        shown = lines if wide else [*warnings][:_MOST_WARNINGS]
+        for line in shown:
+            warn(line)
+        if len(lines) > len(shown):
+            warn(f"{plural(len(lines) - len(shown), 'more note')}: --wide")
 
 
 def say_table(

@@ -15,7 +15,7 @@ import typer
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import keyword, option
-from lm_eval_bayes.cli.ui.output import Progress, warn, warn_notes
+from lm_eval_bayes.cli.ui.output import Progress, warn_after, warn_notes
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.query import Query
 
@@ -111,10 +111,11 @@ class ReadingOptions:
             ]
             saved = replace(saved, warnings=(*saved.warnings, *dependent))
         for warning in saved.warnings:
-            warn(f"warning: {warning}")
+            warn_after(f"warning: {warning}")
         for note in saved.notes:
-            warn(f"note: {note}")
-        warn_notes((run.task, [run.model], note) for run in saved.runs for note in run.notes)
+            warn_after(f"note: {note}", is_note=True)
+        notes = ((run.task, [run.model], note) for run in saved.runs for note in run.notes)
+        warn_notes(notes, is_note=True)
         return saved
 
 
