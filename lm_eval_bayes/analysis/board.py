@@ -30,37 +30,40 @@ class Board:
     ----------
     scopes : mapping of scope to Leaderboard
         "benchmark" is about these questions, "population" about others of the kind.
+    scope : {"benchmark", "population"}
+        That of the sentences, and of the order of the models.
     tasks : tuple of Board
         Those of the single tasks; empty for one task.
     """
 
     scopes: Mapping[Scope, Leaderboard]
+    scope: Scope = "benchmark"
     tasks: tuple[Board, ...] = ()
 
     @property
-    def benchmark(self) -> Leaderboard:
-        """The leaderboard on these questions."""
-        return self.scopes["benchmark"]
+    def leaderboard(self) -> Leaderboard:
+        """The leaderboard that the sentences are about."""
+        return self.scopes[self.scope]
 
     @property
     def models(self) -> tuple[str, ...]:
         """The models, best first."""
-        return self.benchmark.models
+        return self.leaderboard.models
 
     @property
     def may_be_first(self) -> tuple[str, ...]:
         """The models whose set of ranks has the first, without the leader."""
-        return tuple(row.model for row in self.benchmark.rows[1:] if row.rank_low == 1)
+        return tuple(row.model for row in self.leaderboard.rows[1:] if row.rank_low == 1)
 
     @property
     def rivals(self) -> tuple[str, ...]:
         """The models that are not distinguishable from the leader."""
-        return self._without(self.benchmark.ranking.distinguishable[0])
+        return self._without(self.leaderboard.ranking.distinguishable[0])
 
     @property
     def n_pairs(self) -> int:
         """Pairs of models."""
-        n = len(self.benchmark.rows)
+        n = len(self.leaderboard.rows)
         return n * (n - 1) // 2
 
     def n_distinguishable(self, scope: Scope) -> int:
@@ -73,29 +76,35 @@ class Board:
 
     @property
     def questions(self) -> str:
-        """What the scores are about: "these 15 questions", or the mean of tasks."""
+        """Where the scores are: "on these 15 questions", or "in the mean of 4 tasks"."""
+        of_kind = self.scope == "population"
         if self.tasks:
-            return f"the mean of {plural(len(self.tasks), 'task')}"
-        return f"these {plural(self.benchmark.n_questions, 'question')}"
+            return (
+                f"in the mean of {plural(len(self.tasks), 'task')}"
+                + ", on other questions" * of_kind
+            )
+        if of_kind:
+            return "on other questions of the kind"
+        return f"on these {plural(self.leaderboard.n_questions, 'question')}"
 
     @property
     def trials(self) -> str:
         """The trials of a question: "4 trials each"."""
         boards = self.tasks or (self,)
-        ranges = [row.n_range for board in boards for row in board.benchmark.rows if row.n_range]
+        ranges = [row.n_range for board in boards for row in board.leaderboard.rows if row.n_range]
         ends = min(low for low, _ in ranges), max(high for _, high in ranges)
         return f"{format_range(ends)} {'trial' if ends[1] == 1 else 'trials'} each"
 
     def score_sentence(self) -> str:
         """Return who leads with which score, and who is not distinguishable from it."""
-        first, rivals = self.benchmark.rows[0], self.rivals
-        sizes = f"{plural(self.benchmark.n_questions, 'question')}, {self.trials}."
-        if len(self.benchmark.rows) == 1:
+        first, rivals = self.leaderboard.rows[0], self.rivals
+        sizes = f"{plural(self.leaderboard.n_questions, 'question')}, {self.trials}."
+        if len(self.leaderboard.rows) == 1:
             low, high = map(format_score, (first.interval.low, first.interval.high))
-            where = f"{'in' if self.tasks else 'on'} {self.questions}"
-            level = f"{100 * self.benchmark.spec.level:g}%"
+            level = f"{100 * self.leaderboard.spec.level:g}%"
             return (
-                f"{first.model} scores {format_score(first.mu)} {where} ({level}: {low} to {high})."
+                f"{first.model} scores {format_score(first.mu)} {self.questions} ({level}: {low} to "
+                f"{high})."
             )
         leads = f"{first.model} leads with {format_score(first.mu)}"
         if not rivals:
@@ -106,21 +115,20 @@ class Board:
 
     def rank_sentence(self) -> str:
         """Return who may be first, and how many pairs are distinguishable in either scope."""
-        leader, others = self.benchmark.rows[0].model, self.may_be_first
+        leader, others = self.leaderboard.rows[0].model, self.may_be_first
         first = f"{leader} leads; no other model may be first."
         if others:
             who = others[0] if len(others) == 1 else plural(len(others), "model")
             first = f"{leader} leads; {who} may also be first."
-        here, elsewhere = map(self.n_distinguishable, SCOPES)
-        pairs = f"{here:,} of {plural(self.n_pairs, 'pair')} of models"
-        are = "is" if here == 1 else "are"
-        where = f"on {self.questions}"
+        n = self.n_distinguishable(self.scope)
+        pairs = f"{n:,} of {plural(self.n_pairs, 'pair')} of models {'is' if n == 1 else 'are'}"
+        where = self.questions
         if self.tasks:
-            where = f"in {self.questions} (each counts the same; {self.trials})"
-        return (
-            f"{first} {pairs} {are} distinguishable {where}, {elsewhere:,} on other questions of "
-            "the kind."
-        )
+            where += f" (each counts the same; {self.trials})"
+        if self.scope == "benchmark":
+            n_elsewhere = self.n_distinguishable("population")
+            where += f", {n_elsewhere:,} on other questions of the kind"
+        return f"{first} {pairs} distinguishable {where}."
 
     def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
         pairs = zip(self.models[1:], list(distinguishable)[1:], strict=True)
@@ -145,7 +153,7 @@ def task_board(
     runs : sequence of TaskRun
         One per model, all of the same questions.
     spec : IntervalSpec
-        Settings of the intervals; its scope does not matter.
+        Settings of the intervals; its scope is that of the sentences.
     ties : {"simultaneous", "adjacent", "none"}
         Which models share a rank: see `lm_eval_bayes.rank`.
     posteriors : mapping of scope to mapping of str to Posterior, optional
@@ -165,14 +173,13 @@ def task_board(
         }
         here = {model: posterior.benchmark or posterior for model, posterior in of_kind.items()}
         posteriors = {"benchmark": here, "population": of_kind}
-    return Board(
-        {
-            scope: leaderboard(
-                runs, replace(spec, scope=scope), ties=ties, posteriors=posteriors[scope]
-            )
-            for scope in SCOPES
-        }
-    )
+    boards = {
+        scope: leaderboard(
+            runs, replace(spec, scope=scope), ties=ties, posteriors=posteriors[scope]
+        )
+        for scope in SCOPES
+    }
+    return Board(boards, spec.scope)
 
 
 def mean_board(boards: Sequence[Board]) -> Board:
@@ -180,4 +187,4 @@ def mean_board(boards: Sequence[Board]) -> Board:
     scopes = {
         scope: overall_leaderboard([board.scopes[scope] for board in boards]) for scope in SCOPES
     }
-    return Board(scopes, tuple(boards))
+    return Board(scopes, boards[0].scope, tuple(boards))

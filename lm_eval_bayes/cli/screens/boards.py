@@ -19,6 +19,7 @@ from lm_eval_bayes.cli.ui.output import say
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.board import Board
+    from lm_eval_bayes.stats import Scope
 
 #: Columns of a task beside the mean of tasks, of a strip of ranks, and the fewest of a bar.
 _TASK, _STRIP, _BAR = 6, 20, 10
@@ -28,16 +29,18 @@ def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
     """Print the scores of models as a chart of intervals, best first, with further columns."""
     say_sentence(board.score_sentence(), form)
     say()
-    rows = board.benchmark.rows
-    level = f"{100 * board.benchmark.spec.level:g}%"
+    rows = board.leaderboard.rows
+    level = f"{100 * board.leaderboard.spec.level:g}%"
     columns = [
         names("model", [row.model for row in rows]),
         Column("mean" if board.tasks else "score", [format_score(row.mu) for row in rows]),
         Column(f"{level} interval", [form.interval(row.interval) for row in rows], left=True),
     ]
     if not form.drawn:
-        others = [form.interval(board.interval(row.model, "population")) for row in rows]
-        columns.append(Column("other questions", others, left=True))
+        other: Scope = "population" if board.scope == "benchmark" else "benchmark"
+        others = [form.interval(board.interval(row.model, other)) for row in rows]
+        head = "other questions" if other == "population" else "these questions"
+        columns.append(Column(head, others, left=True))
     columns += [*_tasks(board), *extra]
     say_columns([*columns, _bars(board, columns, form)], form)
     if form.drawn:
@@ -48,7 +51,7 @@ def show_ranks(board: Board, form: Form) -> None:
     """Print the sets of ranks that models may have, with their scores."""
     say_sentence(board.rank_sentence(), form)
     say()
-    rows = board.benchmark.rows
+    rows = board.leaderboard.rows
     sets = [(int(row.rank_low), int(row.rank_high)) for row in rows]
     dash = "–" if form.drawn else "-"
     columns = [
@@ -68,18 +71,21 @@ def _tasks(board: Board) -> list[Column]:
     """Return the scores on every task."""
     columns = []
     for task in board.tasks:
-        scores = {row.model: row.mu for row in task.benchmark.rows}
-        cells = [format_score(scores[model]) for model in board.benchmark.models]
-        name = task.benchmark.task
+        scores = {row.model: row.mu for row in task.leaderboard.rows}
+        cells = [format_score(scores[model]) for model in board.leaderboard.models]
+        name = task.leaderboard.task
         columns.append(Column(name if len(name) <= _TASK else f"{name[: _TASK - 1]}…", cells))
     return columns
 
 
 def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
-    rows = board.benchmark.rows
-    thick = [(row.interval.low, row.interval.high) for row in rows]
-    others = [board.interval(row.model, "population") for row in rows]
-    thin = [(interval.low, interval.high) for interval in others]
+    from lm_eval_bayes.stats import SCOPES
+
+    rows = board.leaderboard.rows
+    thick, thin = (
+        [(interval.low, interval.high) for interval in of_scope]
+        for of_scope in ([board.interval(row.model, scope) for row in rows] for scope in SCOPES)
+    )
     bounds = rows[0].posterior.bounds
     width = max(free_width(columns, form), _BAR)
     axis = Axis.of([*thick, *thin], width, form.drawn, bounds)

@@ -31,16 +31,16 @@ def show_noise(noise: TaskNoise, form: Form) -> None:
     (model,) = noise.models
     settings, level = noise.settings, f"{100 * noise.settings.level:g}%"
     run = model.full
-    at_most = "at most " if run.is_bound else ""
     say_sentence(
-        f"Two runs of {model.model} with {_trials(run)} differ by up to {at_most}"
+        f"Two runs of {model.model} with {_trials(run)} differ by up to "
         f"{format_score(run.distance)} by chance ({level}). Another model is distinguishable if it "
         f"differs by {_number(_shown(run, 'benchmark'))} or more (power {settings.power:.0%}).",
         form,
     )
     say()
+    again = "this model, run again" + ", at most" * run.is_bound
     rows: list[tuple[str, Callable[[RunNoise], float | None]]] = [
-        ("this model, run again", lambda run: run.distance),
+        (again, lambda run: run.distance),
         ("another model, these questions", lambda run: _shown(run, "benchmark")),
         ("another model, other questions", lambda run: _shown(run, "paired")),
         ("  with questions of its own", lambda run: _shown(run, "unpaired")),

@@ -46,11 +46,14 @@ def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
         Whether the usual estimates from the saved trials stand beside.
     """
     run, level = summary.run, 100 * summary.spec.level
-    posterior, interval = summary.learned["benchmark"], summary.intervals["benchmark"]
+    scope = summary.spec.scope
+    interval = summary.intervals[scope]
+    where = f"these {plural(run.n_questions, 'question')}"
+    if scope == "population":
+        where = "other questions of the kind"
     say_sentence(
-        f"{run.model} scores {format_score(posterior.mu)} on these "
-        f"{plural(run.n_questions, 'question')} ({level:g}%: {format_score(interval.low)} to "
-        f"{format_score(interval.high)}).{_unscored(summary)}",
+        f"{run.model} scores {format_score(summary.learned[scope].mu)} on {where} ({level:g}%: "
+        f"{format_score(interval.low)} to {format_score(interval.high)}).{_unscored(summary)}",
         form,
     )
     say()
