@@ -102,11 +102,10 @@ class Board:
         if len(self.leaderboard.rows) == 1:
             low, high = map(format_score, (first.interval.low, first.interval.high))
             level = f"{100 * self.leaderboard.spec.level:g}%"
-            return (
-                f"{first.model} scores {format_score(first.mu)} {self.questions} ({level}: {low} to "
-                f"{high})."
-            )
+            score = f"{format_score(first.mu)} {self.questions}"
+            return f"{first.model} scores {score} ({level}: {low} to {high})."
         leads = f"{first.model} leads with {format_score(first.mu)}"
+        leads += f" {self.questions}" * bool(self.tasks)
         if not rivals:
             others = "all other models are" if self.n_pairs > 1 else f"{self.models[1]} is"
             return f"{leads}; {others} distinguishable from it. {sizes}"

@@ -89,7 +89,10 @@ def _show_models(noise: TaskNoise, form: Form) -> None:
     columns = [
         names("model", [model.model for model in models]),
         Column("score", [format_score(model.components.score) for model in models]),
-        Column("run again", [_number(model.full.distance) for model in models]),
+        Column(
+            "run again" + ", at most" * any(m.full.is_bound for m in models),
+            [_number(model.full.distance) for model in models],
+        ),
         Column("another model", [_number(_shown(model.full, "benchmark")) for model in models]),
         Column("on other questions", [_number(_shown(model.full, "paired")) for model in models]),
     ]
