@@ -91,3 +91,21 @@ def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
     axis = Axis.of([*thick, *thin], width, form.drawn, bounds)
     bars = [axis.bar(row.mu, a, b) for row, a, b in zip(rows, thick, thin, strict=True)]
     return Column(axis.heading(), bars, left=True)
+
+
+def show_pairs(board: Board, form: Form) -> None:
+    """Print which pairs of models are distinguishable, as a staircase, best models first."""
+    differs = board.leaderboard.ranking.distinguishable
+    n = len(board.models)
+    filled, empty = ("■", "·") if form.drawn else ("#", ".")
+    stairs = [
+        " " * i + "\\" + "".join(filled if differs[i, j] else empty for j in range(i + 1, n))
+        for i in range(n)
+    ]
+    columns = [
+        Column("", [str(i + 1) for i in range(n)]),
+        names("model", board.models),
+        Column("".join(str((j + 1) % 10) for j in range(n)), stairs, left=True),
+    ]
+    say_columns(columns, form)
+    say(f"{filled} distinguishable: the model of the row is better   {empty} not distinguishable")

@@ -45,9 +45,9 @@ class Form:
     verbose: bool = False
 
     @classmethod
-    def of_output(cls) -> Form:
-        """Return the form for standard output."""
-        stream = sys.stdout
+    def of_output(cls, stream: Any = None) -> Form:
+        """Return the form for a stream, by default standard output."""
+        stream = sys.stdout if stream is None else stream
         language = next((v for v in map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG")) if v), "")
         drawn = (
             stream is not None
