@@ -284,7 +284,7 @@ def draw(
     try:
         import matplotlib
     except ImportError:
-        print('No figures: matplotlib is not installed (pip install "lm-eval-bayes[plots]").')
+        print("No figures: matplotlib is not installed (pip install matplotlib).")
         return
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt

@@ -126,19 +126,6 @@ def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
     json.dumps(level.to_dict(), allow_nan=False)
 
 
-@pytest.mark.slow
-def test_the_picture(files, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    for name in ("a.svg", "b.svg", "c.png"):
-        code, _, error = lmeb(files / "three.npz", "--replicates", 50, "--plot", tmp_path / name)
-        assert (code, error) == (0, f"figure written to {tmp_path / name}\n")
-    first, other = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert first == other
-    assert first.startswith(b"<?xml")
-    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
-    assert lmeb(files / "small.npz", "--plot", tmp_path / "d.svg")[0] == 0
-
-
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

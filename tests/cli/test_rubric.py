@@ -7,7 +7,7 @@ import os
 from functools import partial
 
 import pytest
-from _support.command_line import answer, called, command_error, refusal
+from _support.command_line import answer, called, refusal
 from _support.harness_command import lm_eval_command
 from _support.saved_runs import STAMP, TASK, question, write_run
 
@@ -180,25 +180,6 @@ def test_a_file_of_other_content_is_not_written_over(tmp_path, good, poor):
 # -- verdicts ------------------------------------------------------------------------------------
 
 
-# -- the picture ---------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_picture(tmp_path, good, poor):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    assert lmeb(good, poor, "--plot", tmp_path / "a.svg")[0] == 0
-    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-
-
-def test_a_picture_needs_matplotlib(tmp_path, monkeypatch, good):
-    monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
-    assert "matplotlib" in str(command_error("rubric", good, "--plot", tmp_path / "a.svg"))
-    assert not (tmp_path / "a.svg").exists()
-
-
-# -- wrong arguments -----------------------------------------------------------------------------
-
-
 # -- a real run ----------------------------------------------------------------------------------
 
 
@@ -269,12 +250,3 @@ def test_what_is_no_regular_file_is_refused(good, tmp_path):
     os.mkfifo(pipe)
     for option in ("--freeze", "--thresholds"):
         assert refusal("rubric", good, option, pipe) == (option, "path")
-
-
-def test_a_picture_does_not_replace_thresholds(good, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    both = tmp_path / "both.svg"
-    assert refusal("rubric", good, "--freeze", both, "--plot", both) == ("--plot", "conflict")
-    both.write_text("{}")
-    assert lmeb(good, "--plot", both)[0] == 2
-    assert both.read_text() == "{}"

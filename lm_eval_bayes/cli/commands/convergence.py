@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
@@ -14,7 +13,6 @@ from lm_eval_bayes._util.text import (
     format_interval,
     format_score,
     interval_label,
-    one_line,
     plural,
     scope_label,
 )
@@ -32,10 +30,9 @@ from lm_eval_bayes.cli.ui.output import (
     say_records,
     say_table,
     sentence_name,
-    warn,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_single_task
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.convergence import (
@@ -63,9 +60,6 @@ def command(
         ),
     ] = None,
     replicates: Annotated[int, option("N", "How many orders of the trials to resample.")] = 2000,
-    plot: Annotated[
-        Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
-    ] = None,
     priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -85,7 +79,7 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes convergence runs/qwen runs/phi runs/llama --plot convergence.svg
+      lm-eval-bayes convergence runs/qwen runs/phi runs/llama
       lm-eval-bayes convergence outcomes.npz --score bayes --score pass@16 --json
     """
     from lm_eval_bayes._util.validation import check_size
@@ -95,16 +89,10 @@ def command(
         scores = None if score is None else [score_named(name) for name in score]
         check_size("replicates", replicates, 1)
     spec = intervals.spec()
-    if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_figure_path
-
-        check_figure_path(plot)
     priors.strength()
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
-    if plot is not None:
-        check_single_task(saved, "--plot", plot.name)
     with named_as_options("score", "replicates"):
         results = [
             task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
@@ -116,11 +104,6 @@ def command(
     else:
         say_each(results, _show)
         say_effects(effects, spec)
-    if plot is not None:
-        from lm_eval_bayes.report.plots.convergence_plot import draw_convergence
-
-        draw_convergence(plot, results[0], one_line(results[0].task))
-        warn(f"figure written to {plot}")
 
 
 # -- tables --------------------------------------------------------------------------------------

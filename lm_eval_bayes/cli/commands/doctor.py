@@ -86,7 +86,6 @@ PACKAGES = (
     Package("transformers", None, "--model hf, the verifier on a CPU", "hf"),
     Package("vllm", VLLM.oldest, "--model vllm, the verifier on a GPU", "vllm"),
     Package("ray", "2.60", "executor=ray: many workers with one store", "ray"),
-    Package("matplotlib", "3.8", "figures as files (the HTML report needs none)", "plots"),
 )
 
 

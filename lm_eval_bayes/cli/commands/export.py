@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
@@ -366,7 +366,7 @@ def table(
     *,
     output: Annotated[
         Path,
-        option("FILE", "The file, which ends with .csv, .json, .md or .tex.", "-o", "--output"),
+        option("FILE", "The file, which ends with .csv, .json or .md.", "-o", "--output"),
     ],
     overwrite: Overwrite = False,
     k: Annotated[
@@ -375,13 +375,13 @@ def table(
             "K,K,...",
             "The k of the Pass@k family and of maj@k to be shown with their uncertainty, each "
             "at most N. By default, in CSV and JSON, powers of two up to N and those of the "
-            "run's own settings; in Markdown and LaTeX none.",
+            "run's own settings; in Markdown none.",
         ),
     ] = None,
     reading: ReadingOptions,
     intervals: IntervalOptions,
 ) -> None:
-    """Write the leaderboard as a table in CSV, JSON, Markdown or LaTeX, by the suffix of the file.
+    """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
     .csv: one line per model and task, with all digits. Names that a spreadsheet would read as a
     formula start with an apostrophe.
@@ -389,7 +389,7 @@ def table(
     .json: one leaderboard per task with all digits, the distribution of every rank and P(A > B)
     for every pair of models.
 
-    .md and .tex: one table per task: rank, model, posterior mean and sd (hbayes@N), credible
+    .md: one table per task: rank, model, posterior mean and sd (hbayes@N), credible
     interval, the probability of being the best, credible ranks, and N. Names of models and tasks
     are escaped.
 
@@ -416,21 +416,6 @@ def table(
         with named_as_options("k"):
             families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
     text = table_text(boards, suffix, families)
-    if suffix == ".tex":
-        _warn_of_names_beyond_pdflatex((*saved.models, *saved.tasks))
     write_files({output: text.encode("utf-8", "replace")}, overwrite)
     models = plural(len(saved.models), "model")
     say(f"{output}: {models} on {plural(len(boards), 'task')}")
-
-
-def _warn_of_names_beyond_pdflatex(names: Sequence[str]) -> None:
-    from lm_eval_bayes.export.latex import names_beyond_pdflatex
-
-    foreign = names_beyond_pdflatex(names)
-    if foreign:
-        listed = ", ".join(one_line(name, 60) for name in foreign[:3])
-        more = f" and {len(foreign) - 3} more" if foreign[3:] else ""
-        warn(
-            f"warning: pdflatex prints characters of {listed}{more} as code points; compile "
-            "with xelatex or lualatex and a font that has them"
-        )

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes report`: an HTML report of saved runs, and its figures as files."""
+"""`lm-eval-bayes report`: an HTML report of saved runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lm_eval_bayes.cli.ui.options import (
     expand_options,
     option,
 )
-from lm_eval_bayes.cli.ui.output import check_standard_output, say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import check_standard_output, say, say_json
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -33,9 +33,6 @@ def command(
     output: Annotated[
         Path, option("FILE", "The HTML file; - is standard output.", "-o", "--output")
     ] = Path("report.html"),
-    plots: Annotated[
-        Path | None, option("DIR", "Also write the figures to this folder, each as PNG and as SVG.")
-    ] = None,
     title: Annotated[
         str | None, option("TEXT", "Title of the report. By default the tasks' names.")
     ] = None,
@@ -72,7 +69,7 @@ def command(
     \b
     Examples:
       lm-eval-bayes report runs/qwen runs/phi -o report.html
-      lm-eval-bayes report runs/* --task aime25_bayes --plots figures/ --scope population
+      lm-eval-bayes report runs/* --task aime25_bayes --scope population
     """
     from lm_eval_bayes._util.validation import check_count
 
@@ -83,10 +80,6 @@ def command(
         check_standard_output(as_json=as_json)
     else:
         _check_output(output, overwrite)
-    if plots is not None:
-        from lm_eval_bayes.report.plots.figures import check_folder, report_figures, write_figures
-
-        check_folder(plots, overwrite)
     saved = reading.read(runs, signals="recorded")
     if not to_stdout:
         check_not_read([output], runs, saved)
@@ -100,11 +93,6 @@ def command(
         data = report_data(saved, spec, progress=lambda n: progress.advance(n - progress.done))
     n_bytes = 0 if no_texts else text_bytes
     page = render(data, title=title or "", now=time.time(), text_bytes=n_bytes).encode("utf-8")
-    figures: list[tuple[Path, str]] = []
-    if plots is not None:
-        drawn = report_figures(data)
-        write_figures(drawn, plots)
-        figures = [(path, figure.task) for figure in drawn for path in figure.paths(plots)]
     if to_stdout:
         sys.stdout.buffer.write(page)
         sys.stdout.buffer.flush()
@@ -129,15 +117,11 @@ def command(
                 }
                 for panel in data.panels
             ],
-            "plots": [{"file": path.name, "task": task} for path, task in figures],
         }
         say_json(content)
     elif not to_stdout:
         models, tasks = plural(len(data.models), "model"), plural(len(data.tasks), "task")
         say(f"{output}: {models}, {tasks}, {format_bytes(len(page))}")
-        if figures:
-            rows = [(path.name, task) for path, task in figures]
-            say_table(f"figures in {plots}", ("file", "task"), rows)
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +25,7 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, sentence_name, warn
-from lm_eval_bayes.cli.ui.reading import TaskOptions, check_single_task
+from lm_eval_bayes.cli.ui.reading import TaskOptions
 from lm_eval_bayes.errors import InvalidInputError, Rule
 
 if TYPE_CHECKING:
@@ -81,9 +80,6 @@ def command(
     ignore_verdicts: Annotated[
         bool, typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier.")
     ] = False,
-    plot: Annotated[
-        Path | None, option("FILE", "Write a figure of the ranks, as .svg or .png.")
-    ] = None,
     reading: TaskOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -104,18 +100,16 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json --plot ranks.svg
+      lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json
       lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
     spec = intervals.spec()
-    _check_files(thresholds, freeze, plot)
+    _check_files(thresholds, freeze)
     frozen = None if thresholds is None else _read_thresholds(thresholds)
     saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     custom_rubrics = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
     schemata, schema_weights = _parse_schemata(schema or (), weights or (), custom_rubrics)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
-    if plot is not None:
-        check_single_task(saved, "--plot", plot.name)
     classified_runs = [
         _classify(of_task, frozen, schemata, schema_weights) for of_task in by_task.values()
     ]
@@ -151,8 +145,6 @@ def command(
         for table in tables:
             for warning in table.warnings:
                 warn(f"warning: {warning}")
-    if plot is not None:
-        _draw(plot, tables[0])
 
 
 # -- schemata and weights ------------------------------------------------------------------------
@@ -234,7 +226,7 @@ def _classify(
 # -- files ---------------------------------------------------------------------------------------
 
 
-def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None) -> None:
+def _check_files(thresholds: Path | None, freeze: Path | None) -> None:
     """Refuse wrong files before any run is read."""
     if freeze is not None:
         from lm_eval_bayes.export.files import check_targets
@@ -243,13 +235,6 @@ def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None
     if thresholds is not None and freeze is not None:
         rule = "be left out with --thresholds, which are frozen already"
         raise InvalidInputError.of("--freeze", "conflict", rule, str(freeze))
-    if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_figure_path
-
-        check_figure_path(plot)
-        if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
-            got = str(plot)
-            raise InvalidInputError.of("--plot", "conflict", "be another file than --freeze", got)
 
 
 def _read_thresholds(path: Path) -> Thresholds:
@@ -304,23 +289,6 @@ def _holds(path: Path, pooled: Thresholds) -> bool:
         content = "something else"
     rule = f"be a new file, or hold these thresholds already ({pooled.hash}); it holds {content}"
     raise InvalidInputError.of("--freeze", "path", rule, path.name)
-
-
-def _draw(path: Path, table: RubricTable) -> None:
-    from lm_eval_bayes.report.plots.drawing import draw_file
-    from lm_eval_bayes.report.plots.rank_trajectories import draw_ranks
-
-    classified = table.classified
-    draw = partial(
-        draw_ranks,
-        schemata=[row.schema.name for row in table.rows],
-        models=[one_line(model) for model in classified.models],
-        ranks=table.ranks,
-        mu=table.mu,
-        title=f"{one_line(classified.task)}: rank under each rubric",
-    )
-    draw_file(path, draw)
-    warn(f"figure written to {path}")
 
 
 # -- tables --------------------------------------------------------------------------------------
