@@ -95,22 +95,37 @@ class Board:
         ends = min(low for low, _ in ranges), max(high for _, high in ranges)
         return f"{format_range(ends)} {'trial' if ends[1] == 1 else 'trials'} each"
 
-    def score_sentence(self) -> str:
-        """Return who leads with which score, and who is not distinguishable from it."""
-        first, rivals = self.leaderboard.rows[0], self.rivals
-        sizes = f"{plural(self.leaderboard.n_questions, 'question')}, {self.trials}."
+    def headline(self, names: Mapping[str, str] | None = None) -> str:
+        """Return who leads with which score, and who is not distinguishable from it.
+
+        Parameters
+        ----------
+        names : mapping of str to str, optional
+            How the models are called, where not by their names.
+        """
+        first, rivals = self.leaderboard.rows[0], [(names or {}).get(m, m) for m in self.rivals]
+        leader = (names or {}).get(first.model, first.model)
         if len(self.leaderboard.rows) == 1:
             low, high = map(format_score, (first.interval.low, first.interval.high))
             level = f"{100 * self.leaderboard.spec.level:g}%"
             score = f"{format_score(first.mu)} {self.questions}"
-            return f"{first.model} scores {score} ({level}: {low} to {high})."
-        leads = f"{first.model} leads with {format_score(first.mu)}"
+            return f"{leader} scores {score} ({level}: {low} to {high})."
+        leads = f"{leader} leads with {format_score(first.mu)}"
         leads += f" {self.questions}" * bool(self.tasks)
         if not rivals:
-            others = "all other models are" if self.n_pairs > 1 else f"{self.models[1]} is"
-            return f"{leads}; {others} distinguishable from it. {sizes}"
+            other = (names or {}).get(self.models[1], self.models[1])
+            others = "all other models are" if self.n_pairs > 1 else f"{other} is"
+            return f"{leads}; {others} distinguishable from it."
         count = f"{plural(len(rivals), 'model')} {'is' if len(rivals) == 1 else 'are'}"
-        return f"{leads}; {count} not distinguishable from it: {_listed(rivals)}. {sizes}"
+        return f"{leads}; {count} not distinguishable from it: {_listed(rivals)}."
+
+    def score_sentence(self) -> str:
+        """Return the headline, with the numbers of questions and trials of several models."""
+        if len(self.leaderboard.rows) == 1:
+            return self.headline()
+        return (
+            f"{self.headline()} {plural(self.leaderboard.n_questions, 'question')}, {self.trials}."
+        )
 
     def rank_sentence(self) -> str:
         """Return who may be first, and how many pairs are distinguishable in either scope."""
@@ -119,6 +134,10 @@ class Board:
         if others:
             who = others[0] if len(others) == 1 else plural(len(others), "model")
             first = f"{leader} leads; {who} may also be first."
+        return f"{first} {self.pair_sentence()}"
+
+    def pair_sentence(self) -> str:
+        """Return how many pairs of models are distinguishable in either scope."""
         n = self.n_distinguishable(self.scope)
         pairs = f"{n:,} of {plural(self.n_pairs, 'pair')} of models {'is' if n == 1 else 'are'}"
         where = self.questions
@@ -127,7 +146,7 @@ class Board:
         if self.scope == "benchmark":
             n_elsewhere = self.n_distinguishable("population")
             where += f", {n_elsewhere:,} on other questions of the kind"
-        return f"{first} {pairs} distinguishable {where}."
+        return f"{pairs} distinguishable {where}."
 
     def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
         pairs = zip(self.models[1:], list(distinguishable)[1:], strict=True)

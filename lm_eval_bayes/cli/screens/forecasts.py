@@ -20,9 +20,6 @@ from lm_eval_bayes.cli.ui.output import say
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
 
-#: Rows of numbers of trials, each twice the one before.
-_MOST_ROWS = 8
-
 
 def show_widths(lines: Sequence[PlanLine], form: Form) -> None:
     """Print the trials until the interval of a run is as narrow as each of some widths.
@@ -103,42 +100,24 @@ def _say_unknown(lines: Sequence[PlanLine]) -> None:
 
 def show_pairs(plan: SeparationPlan, form: Form) -> None:
     """Print how many pairs of models are distinguishable after how many trials."""
-    leader, n_models = plan.models[0], len(plan.models)
-    n_pairs, n_now = n_models * (n_models - 1) // 2, len(plan.distinguishable)
     if not plan.lines:
-        which = "Both models" if n_pairs == 1 else f"All {n_pairs:,} pairs of models"
-        say_sentence(f"{which} on {plan.task} are distinguishable.", form)
+        say_sentence(plan.sentence(), form)
         return
-    now = max(max(line.n_now) for line in plan.lines)
-    totals = [
-        None
-        if line.repeats or line.forecast.additional is None
-        else max(line.n_now) + line.forecast.additional
-        for line in plan.lines
-    ]
-    of_leader = [t for t, line in zip(totals, plan.lines, strict=True) if leader in line.models]
-    say_sentence(
-        f"{_when(of_leader, now, f'tell {leader} from every other model', form)} "
-        f"{_when(totals, now, f'distinguish all {n_pairs} pairs', form)} "
-        f"Now: {form.integer(now)} {'trial' if now == 1 else 'trials'}, {n_now} pairs.",
-        form,
-    )
+    now = f"{plan.n_now:,.0f} {'trial' if plan.n_now == 1 else 'trials'}"
+    say_sentence(f"{plan.sentence()} Now: {now}, {len(plan.distinguishable)} pairs.", form)
     say()
-    reached = sorted(total for total in totals if total is not None)
-    rows = [now]
-    while len(rows) < _MOST_ROWS and reached and rows[-1] < reached[-1]:
-        rows.append(2 * rows[-1])
-    counts = [n_now + sum(total <= row for total in reached) for row in rows]
-    n_questions = plan.lines[0].n_questions
+    counts = plan.counts()
+    n_questions, n_models = plan.lines[0].n_questions, len(plan.models)
     columns = [
-        Column("trials", [form.integer(row) for row in rows]),
-        Column("in all", [form.integer(row * n_questions * n_models) for row in rows]),
+        Column("trials", [form.integer(row) for row, _ in counts]),
+        Column("in all", [form.integer(row * n_questions * n_models) for row, _ in counts]),
     ]
+    shares = [n / plan.n_pairs for _, n in counts]
     width = max(free_width([*columns, Column("", ["100%"])], form) - 10, 10)
-    cells = [f"{n:>3} {filled_bar(n / n_pairs, width, form.drawn)}" for n in counts]
+    bars = [filled_bar(share, width, form.drawn) for share in shares]
+    cells = [f"{n:>3} {bar}" for (_, n), bar in zip(counts, bars, strict=True)]
     columns.append(Column("distinguishable pairs", cells, left=True))
-    columns.append(Column("", [f"{n / n_pairs:.0%}" for n in counts]))
-    say_columns(columns, form)
+    say_columns([*columns, Column("", [f"{share:.0%}" for share in shares])], form)
     say("Counts are forecasts (medians).")
 
 
@@ -154,16 +133,6 @@ def show_each_pair(lines: Sequence[PlanLine], form: Form) -> None:
         ],
         form,
     )
-
-
-def _when(totals: Sequence[float | None], now: float, goal: str, form: Form) -> str:
-    """Return after how many trials a goal may be reached."""
-    if not totals:
-        return f"{form.integer(now)} trials per question {goal}."
-    if None in totals:
-        return f"No number of trials may {goal}."
-    most = max(total for total in totals if total is not None)
-    return f"{form.integer(most)} trials per question ({form.integer(most - now)} more) may {goal}."
 
 
 def _more(line: PlanLine, form: Form) -> str:
