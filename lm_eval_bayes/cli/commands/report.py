@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from contextlib import suppress
@@ -80,7 +81,7 @@ def command(
         check_standard_output(as_json=as_json)
     else:
         _check_output(output, overwrite)
-    saved = reading.read(runs, signals="recorded")
+    saved = reading.read(runs)
     if not to_stdout:
         check_not_read([output], runs, saved)
 
@@ -92,7 +93,14 @@ def command(
     with Progress("runs summarized", len(saved.runs) if many else 0) as progress:
         data = report_data(saved, spec, progress=lambda n: progress.advance(n - progress.done))
     n_bytes = 0 if no_texts else text_bytes
-    page = render(data, title=title or "", now=time.time(), text_bytes=n_bytes).encode("utf-8")
+    words = ["lm-eval-bayes", "report", *map(str, runs), *reading.words(), "-o", str(output)]
+    page = render(
+        data,
+        title=title or "",
+        now=time.time(),
+        text_bytes=n_bytes,
+        command=shlex.join(words),
+    ).encode("utf-8")
     if to_stdout:
         sys.stdout.buffer.write(page)
         sys.stdout.buffer.flush()
@@ -120,8 +128,10 @@ def command(
         }
         say_json(content)
     elif not to_stdout:
+        board = data.overall or data.panels[0].scores
+        say(board.headline() if board.n_pairs < 2 else board.rank_sentence())
         models, tasks = plural(len(data.models), "model"), plural(len(data.tasks), "task")
-        say(f"{output}: {models}, {tasks}, {format_bytes(len(page))}")
+        say(f"Wrote {output}: {models}, {tasks}, {format_bytes(len(page))}. Open it in a browser.")
 
 
 # -- files ---------------------------------------------------------------------------------------
