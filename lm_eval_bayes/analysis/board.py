@@ -29,7 +29,8 @@ class Board:
     Attributes
     ----------
     scopes : mapping of scope to Leaderboard
-        "benchmark" is about these questions, "population" about others of the kind.
+        "benchmark" is about these questions, "population" about others of the kind, which a
+        single question says nothing about.
     scope : {"benchmark", "population"}
         That of the sentences, and of the order of the models.
     tasks : tuple of Board
@@ -68,11 +69,13 @@ class Board:
 
     def n_distinguishable(self, scope: Scope) -> int:
         """Return the number of distinguishable pairs."""
-        return int(self.scopes[scope].ranking.simultaneous.separated.sum())
+        board = self.scopes.get(scope)
+        return 0 if board is None else int(board.ranking.simultaneous.separated.sum())
 
-    def interval(self, model: str, scope: Scope) -> Interval:
-        """Return the credible interval of a model's score."""
-        return next(row.interval for row in self.scopes[scope].rows if row.model == model)
+    def interval(self, model: str, scope: Scope) -> Interval | None:
+        """Return the credible interval of a model's score; None for a single question."""
+        rows = self.scopes[scope].rows if scope in self.scopes else ()
+        return next((row.interval for row in rows if row.model == model), None)
 
     @property
     def questions(self) -> str:
@@ -143,7 +146,7 @@ class Board:
         where = self.questions
         if self.tasks:
             where += f" (each counts the same; {self.trials})"
-        if self.scope == "benchmark":
+        if self.scope == "benchmark" and "population" in self.scopes:
             n_elsewhere = self.n_distinguishable("population")
             where += f", {n_elsewhere:,} on other questions of the kind"
         return f"{pairs} distinguishable {where}."
@@ -191,11 +194,12 @@ def task_board(
         }
         here = {model: posterior.benchmark or posterior for model, posterior in of_kind.items()}
         posteriors = {"benchmark": here, "population": of_kind}
+    scopes = SCOPES if runs[0].n_questions > 1 else (spec.scope,)
     boards = {
         scope: leaderboard(
             runs, replace(spec, scope=scope), ties=ties, posteriors=posteriors[scope]
         )
-        for scope in SCOPES
+        for scope in scopes
     }
     return Board(boards, spec.scope)
 
@@ -203,6 +207,8 @@ def task_board(
 def mean_board(boards: Sequence[Board]) -> Board:
     """Rank the models by the equally weighted mean of their scores on several tasks."""
     scopes = {
-        scope: overall_leaderboard([board.scopes[scope] for board in boards]) for scope in SCOPES
+        scope: overall_leaderboard([board.scopes[scope] for board in boards])
+        for scope in SCOPES
+        if all(scope in board.scopes for board in boards)
     }
     return Board(scopes, boards[0].scope, tuple(boards))

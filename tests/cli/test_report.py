@@ -49,10 +49,11 @@ def two(tmp_path_factory):
 
 def test_runs_become_a_page(two, tmp_path):
     page = tmp_path / "page.html"
-    code, _, error = lmeb(*two, "-o", page)
+    code, printed, error = lmeb(*two, "-o", page)
     assert (code, error) == (0, "")
+    assert "lab/easy leads" in printed.splitlines()[0]
     text = page.read_text(encoding="utf-8")
-    for item in ("easy", "hard", TASK, "<summary>Rubrics<", "<summary>Cost<", "exact_match"):
+    for item in ("easy", "hard", TASK, ">Cost<"):
         assert item in text
     assert "Question &lt;b&gt;3&lt;/b&gt;?" in text
     assert "<b>3</b>" not in text

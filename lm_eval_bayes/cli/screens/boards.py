@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes._util.text import format_score
-from lm_eval_bayes.cli.screens.bars import Axis, rank_strip
+from lm_eval_bayes._util.text import NO_VALUE, format_score
+from lm_eval_bayes.cli.screens.bars import Axis, Ends, rank_strip
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
@@ -19,7 +19,7 @@ from lm_eval_bayes.cli.ui.output import say
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.board import Board
-    from lm_eval_bayes.stats import Scope
+    from lm_eval_bayes.stats import Interval, Scope
 
 #: Columns of a task beside the mean of tasks, of a strip of ranks, and the fewest of a bar.
 _TASK, _STRIP, _BAR = 6, 20, 10
@@ -38,7 +38,10 @@ def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
     ]
     if not form.drawn:
         other: Scope = "population" if board.scope == "benchmark" else "benchmark"
-        others = [form.interval(board.interval(row.model, other)) for row in rows]
+        intervals = [board.interval(row.model, other) for row in rows]
+        others = [
+            NO_VALUE if interval is None else form.interval(interval) for interval in intervals
+        ]
         head = "other questions" if other == "population" else "these questions"
         columns.append(Column(head, others, left=True))
     columns += [*_tasks(board), *extra]
@@ -82,15 +85,22 @@ def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
     from lm_eval_bayes.stats import SCOPES
 
     rows = board.leaderboard.rows
-    thick, thin = (
-        [(interval.low, interval.high) for interval in of_scope]
-        for of_scope in ([board.interval(row.model, scope) for row in rows] for scope in SCOPES)
+    here, elsewhere = (
+        [_ends(board.interval(row.model, scope)) for row in rows] for scope in SCOPES
     )
+    thick = [ends or _ends(row.interval) for ends, row in zip(here, rows, strict=True)]
     bounds = rows[0].posterior.bounds
     width = max(free_width(columns, form), _BAR)
-    axis = Axis.of([*thick, *thin], width, form.drawn, bounds)
-    bars = [axis.bar(row.mu, a, b) for row, a, b in zip(rows, thick, thin, strict=True)]
+    axis = Axis.of([ends for ends in (*here, *elsewhere) if ends], width, form.drawn, bounds)
+    bars = [
+        axis.bar(row.mu, own or (row.mu, row.mu), other)
+        for row, own, other in zip(rows, thick, elsewhere, strict=True)
+    ]
     return Column(axis.heading(), bars, left=True)
+
+
+def _ends(interval: Interval | None) -> Ends | None:
+    return None if interval is None else (interval.low, interval.high)
 
 
 def show_pairs(board: Board, form: Form) -> None:

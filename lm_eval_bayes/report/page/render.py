@@ -27,7 +27,6 @@ from lm_eval_bayes.report.page import figures, tables
 from lm_eval_bayes.report.page.attempts import TEXT_BYTES, page_attempts
 from lm_eval_bayes.report.page.provenance import panel_provenance, short_path
 from lm_eval_bayes.report.page.text import json_island, name, short_names, truncate
-from lm_eval_bayes.stats import SCOPES
 
 #: Identifies a file as a report of this package; it is among the first bytes of every report.
 MARK = '<meta name="generator" content="lm-eval-bayes report">'
@@ -120,13 +119,13 @@ def render(
 def _board_context(board: Board, level: float) -> dict[str, Any]:
     """Return the template's variables for the scores of a task, or of the mean of several."""
     names = dict(zip(board.models, short_names(board.models), strict=True))
-    critical = {s: board.scopes[s].ranking.simultaneous.critical_value for s in SCOPES}
+    critical = [of.ranking.simultaneous.critical_value for of in board.scopes.values()]
     return {
         "headline": one_line(board.headline(names)),
         "pairs_sentence": board.pair_sentence() if board.n_pairs > 1 else "",
         "table": tables.score_table(board),
         "pairs": tables.pairs_of(board, level),
-        "critical": [f"{value:.2f}" for value in critical.values()],
+        "critical": [f"{value:.2f}" for value in critical],
         "n_pairs": board.n_pairs,
         "n": board.trials,
     }

@@ -67,7 +67,8 @@ def score_table(board: Board) -> ScoreTable:
     here, elsewhere = (
         [board.interval(row.model, scope) for row in rows] for scope in ("benchmark", "population")
     )
-    axis = figures.Axis.around([*here, *elsewhere], rows[0].posterior.bounds)
+    known = [interval for interval in (*here, *elsewhere) if interval is not None]
+    axis = figures.Axis.around(known, rows[0].posterior.bounds)
     short = short_names(board.models)
     differs = board.leaderboard.ranking.distinguishable
     of_tasks = [{r.model: r.mu for r in task.leaderboard.rows} for task in board.tasks]
@@ -81,7 +82,7 @@ def score_table(board: Board) -> ScoreTable:
                 short=short[i],
                 score=format_score(row.mu),
                 interval=f"{format_score(row.interval.low)}–{format_score(row.interval.high)}",
-                bar=figures.interval_bar(axis, row.mu, here[i], elsewhere[i]),
+                bar=figures.interval_bar(axis, row.mu, here[i] or row.interval, elsewhere[i]),
                 ranks=str(low) if low == high else f"{low}–{high}",
                 strip=figures.rank_strip(low, high, n) if 1 < n <= _MAX_STRIP else Markup(""),
                 may_be_first=n > 1 and row.model in first,
@@ -137,7 +138,7 @@ def pairs_of(board: Board, level: float) -> Pairs | None:
 
 def _difference(board: Board, level: float) -> Pairs:
     posteriors = []
-    for scope in SCOPES:
+    for scope in board.scopes:
         of_model = {row.model: row.posterior for row in board.scopes[scope].rows}
         posteriors.append(pair_posterior(*(of_model[model] for model in board.models)))
     intervals = [posterior.interval_by(IntervalSpec(level)) for posterior in posteriors]
@@ -153,7 +154,7 @@ def _difference(board: Board, level: float) -> Pairs:
             figures.interval_bar(axis, posterior.mu, interval, None, zero=True),
         )
         for where, posterior, interval in zip(
-            ("these questions", "other questions of the kind"), posteriors, intervals, strict=True
+            ("these questions", "other questions of the kind"), posteriors, intervals, strict=False
         )
     )
     return Pairs(differences=tuple(rows), axis=figures.axis_above(axis))
