@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lm_eval_bayes._util.text import first_names, format_range, format_score, join_words, plural
-from lm_eval_bayes.analysis.leaderboard import Leaderboard, leaderboard, overall_leaderboard
+from lm_eval_bayes.analysis.leaderboard import (
+    Leaderboard,
+    leaderboard,
+    mean_of_tasks,
+    overall_leaderboard,
+)
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
     SCOPES,
@@ -204,11 +209,30 @@ def task_board(
     return Board(boards, spec.scope)
 
 
-def mean_board(boards: Sequence[Board]) -> Board:
-    """Rank the models by the equally weighted mean of their scores on several tasks."""
-    scopes = {
-        scope: overall_leaderboard([board.scopes[scope] for board in boards])
-        for scope in SCOPES
-        if all(scope in board.scopes for board in boards)
+def mean_board(
+    boards: Sequence[Board], posteriors: Mapping[Scope, Mapping[str, Posterior]] | None = None
+) -> Board:
+    """Rank the models by the equally weighted mean of their scores on several tasks.
+
+    Parameters
+    ----------
+    boards : sequence of Board
+        At least two, of different tasks and the same models.
+    posteriors : mapping of scope to mapping of str to Posterior, optional
+        Those of the means by model, where they are known already.
+    """
+    scopes = [scope for scope in SCOPES if all(scope in board.scopes for board in boards)]
+    if posteriors is None and "population" in scopes:
+        of_kind = [board.scopes["population"] for board in boards]
+        spec = of_kind[0].spec
+        means = {m: mean_of_tasks(of_kind, m).posterior("equal", spec) for m in boards[0].models}
+        here = {model: posterior.benchmark or posterior for model, posterior in means.items()}
+        posteriors = {"benchmark": here, "population": means}
+    overall = {
+        scope: overall_leaderboard(
+            [board.scopes[scope] for board in boards],
+            None if posteriors is None else posteriors[scope],
+        )
+        for scope in scopes
     }
-    return Board(scopes, boards[0].scope, tuple(boards))
+    return Board(overall, boards[0].scope, tuple(boards))

@@ -271,7 +271,9 @@ def _ranked(
 # -- several tasks -------------------------------------------------------------------------------
 
 
-def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
+def overall_leaderboard(
+    boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior] | None = None
+) -> Leaderboard:
     """Rank models by the equally weighted mean of their scores on several tasks.
 
     A model's tasks share a prior on their means, see `lm_eval_bayes.mean_over_tasks`. In scope
@@ -282,19 +284,19 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     ----------
     boards : sequence of Leaderboard
         At least two, each of one task; of different tasks, the same models and the same rules.
+    posteriors : mapping of str to Posterior, optional
+        Those of the means by model, where they are known already; see `task_means`.
 
     Returns
     -------
     Leaderboard
     """
     first = boards[0]
-    posteriors = {}
-    for model in first.models:
-        rows = {board.task: row for board in boards for row in board.rows if row.model == model}
-        outcomes = {task: row.outcomes for task, row in rows.items() if row.outcomes is not None}
-        own = {task: row.posterior for task, row in rows.items()}
-        tasks = TaskMeans(outcomes, own, seed=first.spec.seed)
-        posteriors[model] = tasks.posterior("equal", first.spec)
+    if posteriors is None:
+        posteriors = {
+            model: mean_of_tasks(boards, model).posterior("equal", first.spec)
+            for model in first.models
+        }
     rules, of_tasks = first.ranking, [{r.model: r.posterior for r in b.rows} for b in boards]
     ranking = rank(posteriors, rules.ties, rules.confidence, seed=rules.seed, tasks=of_tasks)
     return Leaderboard(
@@ -304,3 +306,11 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         **_ranked(ranking, posteriors, (), first.spec),
     )
+
+
+def mean_of_tasks(boards: Sequence[Leaderboard], model: str) -> TaskMeans:
+    """Return a model's means over the tasks of some leaderboards."""
+    rows = {board.task: row for board in boards for row in board.rows if row.model == model}
+    outcomes = {task: row.outcomes for task, row in rows.items() if row.outcomes is not None}
+    own = {task: row.posterior for task, row in rows.items()}
+    return TaskMeans(outcomes, own, seed=boards[0].spec.seed)

@@ -18,6 +18,7 @@ from lm_eval_bayes.analysis.summary import (
     GroupSummary,
     TaskSummary,
     all_groups,
+    posteriors_of_means,
     summarise,
     summarise_groups,
 )
@@ -282,22 +283,25 @@ def report_data(
         for group in comparable:
             n_other_models = len(of_task) - len(group)
             panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models))
+    groups = summarise_groups(summaries, all_groups(saved))
     return ReportData(
         panels=tuple(panels),
-        groups=summarise_groups(summaries, all_groups(saved)),
+        groups=groups,
         warnings=tuple(saved.warnings),
         spec=spec,
-        overall=_overall(panels),
+        overall=_overall(panels, groups),
     )
 
 
-def _overall(panels: Sequence[TaskPanel]) -> Board | None:
+def _overall(panels: Sequence[TaskPanel], groups: Sequence[GroupSummary]) -> Board | None:
     """Return the ranking by the mean of several tasks, if every panel has all models."""
     boards, bounds = [panel.scores for panel in panels], {panel.bounds for panel in panels}
     models = {frozenset(board.models) for board in boards}
     tasks = {panel.board.task for panel in panels}
     ranked = len(models) == len(bounds) == 1 < len(boards[0].models)
-    return mean_board(boards) if ranked and len(tasks) == len(boards) > 1 else None
+    if not ranked or not len(tasks) == len(boards) > 1:
+        return None
+    return mean_board(boards, posteriors_of_means(groups, tasks))
 
 
 def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummary]]:

@@ -130,6 +130,7 @@ def _show(
 ) -> None:
     """Show one run, the tasks of one model, or the models of one task or of a mean of tasks."""
     from lm_eval_bayes.analysis.board import mean_board
+    from lm_eval_bayes.analysis.summary import posteriors_of_means
     from lm_eval_bayes.cli.screens.boards import show_scores
     from lm_eval_bayes.cli.screens.one_run import show_run, show_tasks
 
@@ -146,7 +147,8 @@ def _show(
     boards = {task: _board(of_task, spec, form) for task, of_task in by_task.items()}
     common = [board for board in boards.values() if board and {*board.models} == models]
     if len(by_task) > 1 and len(common) > 1:
-        show_scores(mean_board(common), form)
+        means = posteriors_of_means(groups, [board.leaderboard.task for board in common])
+        show_scores(mean_board(common, means), form)
         left_out = [task for task, board in boards.items() if board not in common]
         if left_out:
             say(f"left out of the mean: {first_names(left_out)}, which not every model has")
