@@ -56,7 +56,7 @@ def test_the_command_that_plans_further_trials_reads_the_same_trials(tmp_path):
     _, printed, _ = lmeb("compare", table, *reading)
     (command,) = [line for line in printed.splitlines() if "lm-eval-bayes plan" in line]
     _, *arguments = shlex.split(command.partition(": ")[2])
-    assert arguments == ["plan", str(table), "--separate", *reading]
+    assert arguments == ["plan", str(table), "--apart", *reading]
     assert lmeb(*arguments)[0] == 0
 
 
@@ -129,13 +129,13 @@ def test_matrices_and_which_model_is_which(tmp_path):
     np.savez(tmp_path / "pair.npz", R=np.stack([GOOD, POOR]))
     by_file = compared(tmp_path / "a.csv", tmp_path / "b.csv")["tasks"][0]
     in_one = compared(tmp_path / "pair.npz")["tasks"][0]
-    named = compared(three, "--model-b", "three 2", "--model-a", "three 3")["tasks"][0]
-    turned = compared(tmp_path / "pair.npz", "--model-b", "pair 1")["tasks"][0]
+    named = compared(three, "-b", "three 2", "-a", "three 3")["tasks"][0]
+    turned = compared(tmp_path / "pair.npz", "-b", "pair 1")["tasks"][0]
     assert by_file["difference"] == in_one["difference"] == named["difference"]
     assert turned["difference"] == -in_one["difference"]
-    one_named = ("compare", three, "--model-a", "three 1")
+    one_named = ("compare", three, "-a", "three 1")
     assert refusal(*one_named) == ("A", "missing")
-    assert refusal(*one_named, "--model-b", "three 1") == ("--model-b", "duplicate")
+    assert refusal(*one_named, "-b", "three 1") == ("-b", "duplicate")
 
 
 def test_names_reach_no_terminal(two, tmp_path):

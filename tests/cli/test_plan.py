@@ -31,7 +31,7 @@ def test_a_width(two):
 
 
 def test_what_is_printed(two):
-    code, printed, error = lmeb("plan", *two, "--width", ".1", "--separate")
+    code, printed, error = lmeb("plan", *two, "--width", ".1", "--apart")
     assert (code, error) == (0, "")
     # two models: the two-sided quantile, a little above 1.96 for variances that are estimated
     (target,) = re.findall(r"\(z\s+=\s+([\d.]+)\)", printed)
@@ -42,9 +42,9 @@ def test_what_is_printed(two):
 def test_models_that_are_already_distinguishable(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))
-    (separation,) = answer("plan", path, "--separate")["separation"]
+    (separation,) = answer("plan", path, "--apart")["separation"]
     assert (len(separation["distinguishable"]), separation["pairs"]) == (1, [])
-    assert len(lmeb("plan", path, "--separate")[1].splitlines()) == 1
+    assert len(lmeb("plan", path, "--apart")[1].splitlines()) == 1
 
 
 def test_a_width_that_few_draws_reach_is_out_of_reach(two):
@@ -74,8 +74,8 @@ def test_models_of_different_n_show_their_own(tmp_path):
     for name, n in (("A", 3), ("B", 12)):
         np.savez(tmp_path / f"{name}.npz", R=(rng.random((30, n)) < 0.5).astype(int))
     files = tmp_path / "A.npz", tmp_path / "B.npz"
-    (line,) = answer("plan", *files, "--separate")["separation"][0]["pairs"]
+    (line,) = answer("plan", *files, "--apart")["separation"][0]["pairs"]
     own = {"A": 3.0, "B": 12.0}
     assert line["n"] == [own[model] for model in line["models"]]
-    _, printed, _ = lmeb("plan", *files, "--separate", "--wide")
+    _, printed, _ = lmeb("plan", *files, "--apart", "--verbose")
     assert " and ".join(f"{own[model]:g}" for model in line["models"]) in printed

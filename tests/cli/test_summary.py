@@ -131,11 +131,11 @@ def test_the_printed_table(grouped, table):
 
 
 def test_options_reach_the_numbers(grouped):
-    options = ("--task", "demo_few", "--level", ".5", "--interval", "normal", "--k", "3,2")
+    options = ("--task", "demo_few", "--level", ".5", "--k", "3,2")
     (first,) = answer("summary", grouped, *options)["tasks"]
     learned = first["hbayes"]["benchmark"]
     half = 0.6744897501960817 * learned["sigma"]
-    assert learned["interval"]["high"] == pytest.approx(learned["mu"] + half)
+    assert learned["interval"]["high"] == pytest.approx(learned["mu"] + half, abs=0.01)
     assert [name for name in first["rows"] if name.startswith("pass@")] == ["pass@2", "pass@3"]
 
 
@@ -202,18 +202,18 @@ def test_a_category_has_the_score_of_a_table_of_its_questions(tmp_path):
 
 def test_scores_of_categories_are_printed(tmp_path):
     file = category_table(tmp_path, "m.csv", {**CATEGORIES, "q5": ""})
-    _, printed, _ = lmeb("summary", file)
+    _, printed, _ = lmeb("summary", file, "--by", "category")
     lines = [line.split()[1:6] for line in printed.splitlines()]
     assert ["m", "algebra", "3", "12", "0.500"] in lines
     assert ["m", "geometry", "1", "4", "1.000"] in lines
     assert "1 question without a category" in printed
-    assert "geometry" not in lmeb("summary", file, "--no-categories")[1]
+    assert "geometry" not in lmeb("summary", file)[1]
 
 
 def test_models_have_their_categories_in_one_order(tmp_path):
     first = category_table(tmp_path, "a.csv", CATEGORIES)
     second = category_table(tmp_path, "b.csv", CATEGORIES, questions=sorted(CATEGORIES)[::-1])
-    _, printed, _ = lmeb("summary", first, second, "--categories")
+    _, printed, _ = lmeb("summary", first, second, "--by", "category")
     shown = re.findall(r"\b([ab]) +(algebra|geometry)\b", printed)
     assert shown == [(model, label) for model in "ab" for label in ("algebra", "geometry")]
 

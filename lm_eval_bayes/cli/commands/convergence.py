@@ -1,4 +1,4 @@
-"""`lm-eval-bayes convergence`: scores and their ranking as a function of the number of trials."""
+"""`lm-eval-bayes study convergence`: scores and ranks as a function of the number of trials."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes convergence runs/qwen runs/phi runs/llama
-      lm-eval-bayes convergence outcomes.npz --score bayes --score pass@16 --json
+      lm-eval-bayes study convergence runs/qwen runs/phi runs/llama
+      lm-eval-bayes study convergence outcomes.npz --score bayes --score pass@16 --json
     """
     from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence

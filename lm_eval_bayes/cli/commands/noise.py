@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     Json,
     Level,
     Overwrite,
@@ -41,10 +42,14 @@ def command(
     ] = None,
     power: Annotated[
         float,
-        option("P", "Power with which a difference is shown, by a two-sided test at 1 - level."),
+        option(
+            "P",
+            "Power with which a difference is shown, by a two-sided test at 1 - level.",
+            panel=MORE,
+        ),
     ] = 0.8,
     card: Annotated[
-        Path | None, option("FILE", "Write the same as Markdown, for a model card.")
+        Path | None, option("FILE", "Write the same as Markdown, for a model card.", panel=MORE)
     ] = None,
     overwrite: Overwrite = False,
     level: Level = 0.95,

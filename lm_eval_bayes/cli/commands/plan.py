@@ -54,9 +54,9 @@ def command(
     width: Annotated[
         float | None, option("W", "Goal: every run's credible interval is at most this wide.")
     ] = None,
-    separate: Annotated[
+    apart: Annotated[
         bool,
-        typer.Option("--separate", help="Goal: every two models of a task are distinguishable."),
+        typer.Option("--apart", help="Goal: every two models of a task are distinguishable."),
     ] = False,
     max_trials: Annotated[
         int, option("N", "The largest number of further trials per question.")
@@ -71,7 +71,7 @@ def command(
     reached the goal, with a central 90% range. Tokens and model time follow from what the saved
     trials of the same questions took; they are missing if the runs did not record them.
 
-    --separate asks whether two models are distinguishable as `rank`, `compare` and `report` do, all
+    --apart asks whether two models are distinguishable as `rank`, `compare` and `report` do, all
     given models compared at once.
 
     In scope benchmark every goal can be reached with enough trials. In scope population the
@@ -80,23 +80,23 @@ def command(
     \b
     Examples:
       lm-eval-bayes plan runs/qwen --width .05
-      lm-eval-bayes plan runs/qwen runs/phi --separate
+      lm-eval-bayes plan runs/qwen runs/phi --apart
     """
     from lm_eval_bayes.analysis.plan import plan_separation, plan_width
 
     spec = intervals.spec()
-    _check(width, separate, max_trials)
+    _check(width, apart, max_trials)
     saved = reading.read(runs)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
-    if separate and all(len(of_task) < 2 for of_task in by_task.values()):
-        rule = "hold at least two models of one task for --separate"
+    if apart and all(len(of_task) < 2 for of_task in by_task.values()):
+        rule = "hold at least two models of one task for --apart"
         raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
     with named_as_options("width", "max_trials"):
         if width is not None:
             lines = plan_width(saved.runs, width, spec, max_trials=max_trials)
-        if separate:
+        if apart:
             boards = [of_task for of_task in by_task.values() if len(of_task) > 1]
             n_pairs = sum(comb(len(board), 2) for board in boards)
             with Progress("pairs", n_pairs if n_pairs > _MANY_PAIRS else 0) as progress:
@@ -108,7 +108,7 @@ def command(
         say_json(
             {
                 "width": width,
-                "separate": separate,
+                "apart": apart,
                 "scope": spec.scope,
                 "level": spec.level,
                 "runs": lines,
@@ -135,12 +135,12 @@ def command(
     warn_notes((line.task, line.models, note) for line in all_lines for note in line.notes)
 
 
-def _check(width: float | None, separate: bool, max_trials: int) -> None:
+def _check(width: float | None, apart: bool, max_trials: int) -> None:
     """Refuse wrong options before any run is read."""
     from lm_eval_bayes._util.validation import check_count, check_positive
 
-    if width is None and not separate:
-        rule = "be given a goal: --width .05, or --separate, or both"
+    if width is None and not apart:
+        rule = "be given a goal: --width .05, or --apart, or both"
         raise InvalidInputError.of("plan", "missing", rule, "neither")
     if width is not None:
         check_positive("--width", width)

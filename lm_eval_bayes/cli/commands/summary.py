@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import TaskRun
     from lm_eval_bayes.stats import IntervalSpec, Scope
 
-#: How a credible interval is computed.
-Interval: TypeAlias = Literal["exact", "normal"]
-#: Lines of scores of categories that are shown unasked.
-_MOST_CATEGORIES = 40
 #: Columns of scores that may be left out, the least important first.
 _OPTIONAL = ("its interval", "bayes@N, uniform prior", "clusters", "avg@N", "questions")
 
@@ -65,13 +61,9 @@ def command(
             "N, and those of the run's own settings.",
         ),
     ] = None,
-    by_category: Annotated[
-        bool | None,
-        typer.Option(
-            "--categories/--no-categories",
-            help="Show the score of every category of questions, where a table of trials has "
-            f"them in a column. By default where they are at most {_MOST_CATEGORIES} lines.",
-        ),
+    by: Annotated[
+        str | None,
+        option("COLUMN", "Show the score of every category of questions, a column of tables."),
     ] = None,
     estimates: Annotated[
         bool,
@@ -83,13 +75,6 @@ def command(
     priors: PriorOptions,
     reading: ReadingOptions,
     intervals: BothScopesOptions,
-    interval: Annotated[
-        Interval,
-        typer.Option(
-            help="How credible intervals are computed: equal tails of the posterior (exact), or "
-            "the paper's normal approximation (normal)."
-        ),
-    ] = "exact",
     as_json: Json = False,
 ) -> None:
     """Show scores, intervals, Pass@k and cost, task by task.
@@ -117,8 +102,11 @@ def command(
     from lm_eval_bayes.stats import SCOPES
 
     ks = None if k is None else parse_integers("--k", k)
-    spec = intervals.spec(interval)
+    spec = intervals.spec()
     priors.strength()
+    if by is not None:
+        columns = filter(None, [reading.given.get("columns"), f"category={by}"])
+        reading = ReadingOptions(**{**reading.given, "columns": ",".join(columns)})
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     with named_as_options("k"):
@@ -141,7 +129,7 @@ def command(
     scopes = SCOPES if intervals.scope is None else (intervals.scope,)
     _show(summaries, group_summaries, scopes, spec)
     _show_pass_family(summaries, estimates)
-    _show_categories(summaries, scopes, spec, by_category)
+    _show_categories(summaries, scopes, spec, by is not None)
     _show_cost(summaries)
     say_effects(effects, spec)
     warn_notes(
@@ -221,19 +209,15 @@ def _show_categories(
     summaries: Sequence[TaskSummary],
     scopes: Sequence[Scope],
     spec: IntervalSpec,
-    by_category: bool | None,
+    by_category: bool,
 ) -> None:
     """Show a line for every run and category of questions, or how many there are."""
     counts = [len(set(summary.run.categories or ()) - {None}) for summary in summaries]
     if not any(counts):
-        if by_category:
-            say_prose("no run has categories of questions: tables of trials have them, in a column")
         return
     say()
-    if by_category is False or (by_category is None and sum(counts) > _MOST_CATEGORIES):
-        say_prose(
-            f"{plural(max(counts), 'category', 'categories')}: --categories shows their scores"
-        )
+    if not by_category:
+        say_prose(f"{plural(max(counts), 'category', 'categories')}: --by shows their scores")
         return
     # the order of the first model of a task, so that the same lines stand side by side
     labels = [(s.run.task, category) for s in summaries for category in s.run.categories or ()]

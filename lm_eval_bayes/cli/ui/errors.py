@@ -16,10 +16,13 @@ import typer
 from typer.core import TyperGroup
 
 from lm_eval_bayes.cli.ui.output import discard, warn
+from lm_eval_bayes.cli.ui.removed import successor
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 #: A check failed: a worse model, a damaged store, a missing requirement.
 CHECK_FAILED = 1
+#: The trials do not suffice to know the outcome of a gate.
+NOT_KNOWN = 3
 #: Wrong arguments, or an error.
 ERROR = 2
 #: Ctrl-C.
@@ -32,6 +35,7 @@ Exit codes:
   0    success
   1    success, but a check failed (see the command's help)
   2    wrong arguments, or an error, reported in one sentence
+  3    the outcome of a gate is not known yet, with --fail-if-unknown
   130  interrupted by Ctrl-C
   141  the program that reads the output has ended (such as `head`)
   143  terminated by SIGTERM
@@ -71,6 +75,9 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
 
 def usage_sentence(error: Any) -> str:
     """Return the sentence of an error of wrong arguments, without its stop."""
+    removed = successor(error)
+    if removed is not None:
+        return removed
     rule = str(error.message).partition(",")[0]
     invalid: list[Any] = getattr(
         error.__cause__, "errors", list

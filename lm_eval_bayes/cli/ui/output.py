@@ -43,7 +43,7 @@ _PIPE_COLUMNS = 80
 _NAME_LENGTH = 60
 #: Blanks before a table in a pipe.
 _INDENT = 2
-#: Whether tables have all columns; they have unless a command has the option --wide.
+#: Whether tables have all columns; they have unless a command has the option --verbose.
 _WIDE = ContextVar("wide", default=True)
 
 
@@ -53,7 +53,7 @@ def say(text: object = "") -> None:
 
 
 def say_prose(text: object) -> None:
-    """Print a sentence, on several lines where it is too long for one; --wide prints it on one.
+    """Print a sentence, on several lines where it is too long for one; --verbose prints it on one.
 
     A line is as long as the terminal, or 80 columns in a pipe; lines after the first are indented
     by two more columns.
@@ -176,7 +176,7 @@ def say_table(
         The cells.
     optional : sequence of str
         Headings of columns that may be left out where the table is too wide for the terminal, or
-        for 80 columns in a pipe; the least important first. --wide shows all columns.
+        for 80 columns in a pipe; the least important first. --verbose shows all columns.
     """
     lines = [[one_line(cell) for cell in row] for row in rows]
     wide = _WIDE.get()
@@ -206,7 +206,7 @@ def say_table(
 
 
 def sentence_name(name: object) -> str:
-    """Return a name for a sentence or a title: without its middle if it is long, unless --wide."""
+    """Return a name for a sentence or a title: without its middle if long, unless --verbose."""
     line = one_line(name)
     return line if _WIDE.get() else shorten_middle(line, _NAME_LENGTH)
 
