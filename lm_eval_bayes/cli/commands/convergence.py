@@ -27,6 +27,7 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
+    say_prose,
     say_records,
     say_table,
     sentence_name,
@@ -162,6 +163,16 @@ def _show_rankings(result: TaskConvergence) -> None:
         if ranking.tied is not None:
             rows.append((f"{ranking.score.name}, ties at 0.95", *_convergence_cells(ranking.tied)))
     say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
+    not_converged = [
+        f"{n:,} by {ranking.score.name}"
+        for ranking in result.rankings
+        if (n := ranking.convergence.replicates - int(ranking.convergence.counts.sum()))
+    ]
+    if not_converged:
+        say_prose(
+            f"the mean is over the orders that converged; of {orders} so many did not: "
+            f"{', '.join(not_converged)}"
+        )
     if any(ranking.kendall is not None for ranking in result.rankings):
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
         taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}
