@@ -32,7 +32,6 @@ from lm_eval_bayes.cli.ui.errors import EXIT_CODES, PlainErrorsGroup
 from lm_eval_bayes.cli.ui.gate import GateCommand
 from lm_eval_bayes.cli.ui.options import HelpCommand
 from lm_eval_bayes.cli.ui.output import say
-from lm_eval_bayes.cli.ui.removed import REMOVED_COMMANDS
 
 app = typer.Typer(
     name="lm-eval-bayes",
@@ -95,8 +94,8 @@ for _group, (_help, _commands) in _GROUPS.items():
         _app.command(_name, cls=HelpCommand)(_command)
     app.add_typer(_app, name=_group)
 
-#: Names of the commands, those of earlier releases too.
-COMMANDS = frozenset({*typer.main.get_group(app).commands, *REMOVED_COMMANDS})
+#: Names of the commands.
+COMMANDS = frozenset(typer.main.get_group(app).commands)
 
 # ----------------------------------------------------------------------------------------------
 
