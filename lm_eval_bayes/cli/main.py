@@ -32,6 +32,7 @@ from lm_eval_bayes.cli.ui.errors import EXIT_CODES, PlainErrorsGroup
 from lm_eval_bayes.cli.ui.gate import GateCommand
 from lm_eval_bayes.cli.ui.options import HelpCommand
 from lm_eval_bayes.cli.ui.output import say
+from lm_eval_bayes.cli.ui.removed import CommandGroup
 
 app = typer.Typer(
     name="lm-eval-bayes",
@@ -89,7 +90,7 @@ _GROUPS = {
     ),
 }
 for _group, (_help, _commands) in _GROUPS.items():
-    _app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_help)
+    _app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None, help=_help)
     for _name, _command in _commands.items():
         _app.command(_name, cls=HelpCommand)(_command)
     app.add_typer(_app, name=_group)

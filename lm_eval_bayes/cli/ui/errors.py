@@ -13,10 +13,9 @@ from types import FrameType
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from lm_eval_bayes.cli.ui.output import discard, warn
-from lm_eval_bayes.cli.ui.removed import successor
+from lm_eval_bayes.cli.ui.removed import CommandGroup, instead_of_option
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 #: A check failed: a worse model, a damaged store, a missing requirement.
@@ -48,7 +47,7 @@ UsageError: Any = typer.BadParameter.__base__
 _RULE_OF_PYDANTIC = "Input should be "
 
 
-class PlainErrorsGroup(TyperGroup):
+class PlainErrorsGroup(CommandGroup):
     """A group of commands that reports every deliberate error in one sentence."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
@@ -75,9 +74,10 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
 
 def usage_sentence(error: Any) -> str:
     """Return the sentence of an error of wrong arguments, without its stop."""
-    removed = successor(error)
-    if removed is not None:
-        return removed
+    if type(error).__name__ == "NoSuchOption" and error.ctx is not None:
+        command = error.ctx.command_path.partition(" ")[2]
+        if removed := instead_of_option(command, error.option_name):
+            return removed
     rule = str(error.message).partition(",")[0]
     invalid: list[Any] = getattr(
         error.__cause__, "errors", list
