@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes._util.text import plural, probability_statement
+from lm_eval_bayes._util.text import plural, probability_statement, shorten_middle
 from lm_eval_bayes.analysis.comparison import RunComparison
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -111,8 +111,10 @@ class GateCheck(Record):
                 f"{statement}{quantity}"
             )
         if self.questions:
-            first = ", ".join([*self.questions[:_NAMED], *["…"][: len(self.questions) - _NAMED]])
-            return f"{outcome}: {plural(len(self.questions), 'question')}, {first}; {statement}"
+            named = [shorten_middle(question, 20) for question in self.questions[:_NAMED]]
+            more = ", …" if self.questions[_NAMED:] else ""
+            count = plural(len(self.questions), "question")
+            return f"{outcome}: {count} ({', '.join(named)}{more}), at worst {statement}"
         text = f"{outcome}: {statement}{quantity}"
         if self.outcome == "not known yet":
             text += f", between {1.0 - _LIMIT:.3g} and {_LIMIT:g}"

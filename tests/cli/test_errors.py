@@ -24,6 +24,7 @@ REFUSED = [
     ("summary one.npz --filter x", "--filter", "conflict"),
     ("summary one.npz --regrade", "--regrade", "conflict"),
     ("summary missing", "RUN", "path"),
+    ("summary a --by topic", "--by", "missing"),
     ("summary broken", "RUN", "damaged"),
     # earlier runs as prior evidence
     ("summary a --prior missing --prior-strength auto", "--prior", "path"),

@@ -39,6 +39,7 @@ from lm_eval_bayes.cli.ui.output import (
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
+from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import GroupSummary, ScorePosteriors, TaskSummary
@@ -108,6 +109,9 @@ def command(
         columns = filter(None, [reading.given.get("columns"), f"category={by}"])
         reading = ReadingOptions(**{**reading.given, "columns": ",".join(columns)})
     saved = reading.read(runs)
+    if by is not None and not any(run.categories for run in saved.runs):
+        rule = "be a column of a table of trials that puts questions into categories"
+        raise InvalidInputError.of("--by", "missing", rule, by)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     with named_as_options("k"):
         summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
