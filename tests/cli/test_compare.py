@@ -75,15 +75,6 @@ def test_what_is_printed(two):
     assert abs(right[0] - right[1]) == pytest.approx(largest, abs=0.13)
 
 
-def test_exit_codes_of_a_margin(two):
-    good, poor = two
-    assert compared(good, poor, "--margin", "0")["outcome"] == "passed"
-    # undecided is not worse
-    assert compared(good, good, "--margin", "0")["failed"] is False
-    plain = compared(poor, good, "--margin", "0", code=1)
-    assert (plain["failed"], plain["checks"][0]["limit"]) == (True, 0.0)
-
-
 def test_two_runs_of_one_name_are_compared_and_not_merged(tmp_path):
     a, b = (saved(tmp_path / side, "same", outcomes(seed)) for side, seed in (("x", 1), ("y", 2)))
     plain = compared(a, b)
@@ -116,8 +107,8 @@ def test_several_tasks(two, tmp_path):
         saved(tmp_path / folder / "1", model, GOOD if model == "good" else POOR)
         saved(tmp_path / folder / "2", model, matrix, task="other")
     saved(tmp_path / "g" / "3", "good", GOOD, task="alone")
-    plain = compared(tmp_path / "g", tmp_path / "p", "--margin", "0")
-    assert (plain["only_a"], plain["failed"]) == (["alone"], False)
+    plain = compared(tmp_path / "g", tmp_path / "p")
+    assert plain["only_a"] == ["alone"]
     assert plain["p_a_less"] == pytest.approx(1 - plain["overall"]["p_a_greater"])
 
 

@@ -1,4 +1,4 @@
-"""Tables in a pipe: one block of 80 columns, all columns with --wide, and the same JSON."""
+"""Tables in a pipe: one block of 80 columns, all columns with --verbose, and the same JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LONG = "x" * 440
 MODELS = ("o3", "lab/a-model-of-7b-Instruct", f"lab/model-7b-{LONG}", f"lab/model-1b-{LONG}")
 COMMANDS = {
     "summary": ("summary",),
-    "study rank": ("rank", "--pairs", "--shared"),
+    "rank": ("study rank", "--pairs", "--shared"),
     "noise": ("noise",),
     "plan": ("plan", "--apart"),
-    "convergence": ("convergence", "--replicates", "5"),
+    "convergence": ("study convergence", "--replicates", "5"),
     "compare": ("compare", "-a", MODELS[2], "-b", MODELS[3]),
 }
 
