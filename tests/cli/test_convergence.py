@@ -1,4 +1,4 @@
-"""`lm-eval-bayes convergence`: its numbers, its picture, and how it ends."""
+"""`lm-eval-bayes study convergence`: its numbers, its picture, and how it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOSTILE = "mod$x_1$el \x1b[31m\n\u202e\ud800"
 
 
 def lmeb(*arguments):
-    return called("convergence", *arguments)
+    return called("study convergence", *arguments)
 
 
 def tossed(n_models=3, n_questions=12, n_trials=16, seed=3):
@@ -44,7 +44,7 @@ def test_json_is_what_the_kernels_say(files):
     R = tossed()
     options = ["--replicates", 300, "--seed", 5]
     scores = ["--score", "bayes", "--score", "pass@4", "--score", "g-pass@4_0.5"]
-    (result,) = answer("convergence", files / "three.npz", *options, *scores)["tasks"]
+    (result,) = answer("study convergence", files / "three.npz", *options, *scores)["tasks"]
     assert (result["task"], result["questions"], result["trials"]) == ("sums", 12, 16)
     drawn = {"replicates": 300, "seed": 5}
     for item, (metric, more) in zip(

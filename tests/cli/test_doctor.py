@@ -420,7 +420,7 @@ def test_without_the_harness_the_exit_code_is_1(lmeb, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [("store me", "merge"), ("doctor --off", "--offline"), ("summary --interval ", "normal")],
+    [("store me", "merge"), ("doctor --off", "--offline"), ("summary --scope ", "population")],
 )
 def test_commands_options_and_values_complete(words, offered, monkeypatch):
     words = f"lm-eval-bayes {words}"

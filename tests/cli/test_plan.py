@@ -69,7 +69,7 @@ def test_without_a_goal(two):
 def test_models_that_are_already_distinguishable(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))
-    (separation,) = answer("plan", path, "--separate")["separation"]
+    (separation,) = answer("plan", path, "--apart")["separation"]
     assert (len(separation["distinguishable"]), separation["pairs"]) == (1, [])
     assert len(lmeb("plan", path)[1].splitlines()) == 2
 
@@ -101,9 +101,9 @@ def test_models_of_different_n_show_their_own(tmp_path):
     for name, n in (("A", 3), ("B", 12)):
         np.savez(tmp_path / f"{name}.npz", R=(rng.random((30, n)) < 0.5).astype(int))
     files = tmp_path / "A.npz", tmp_path / "B.npz"
-    (line,) = answer("plan", *files, "--separate")["separation"][0]["pairs"]
+    (line,) = answer("plan", *files, "--apart")["separation"][0]["pairs"]
     own = {"A": 3.0, "B": 12.0}
     assert line["n"] == [own[model] for model in line["models"]]
     further = line["forecast"]["additional"]
-    printed = lmeb("plan", *files, "--wide")[1]
+    printed = lmeb("plan", *files, "--verbose")[1]
     assert f"{12 + further} trials" in printed.splitlines()[0]

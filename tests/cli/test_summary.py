@@ -123,7 +123,7 @@ def ends(rows, name):
 
 
 def test_the_printed_table(grouped, table):
-    code, printed, _ = lmeb("summary", grouped, "--task", "demo_few", "--wide", "--estimates")
+    code, printed, _ = lmeb("summary", grouped, "--task", "demo_few", "--verbose", "--estimates")
     assert code == 0
     rows = rows_of(table, "demo_few")
     learned = [f"{rows['avg@8']:.3f}", f"{rows['hbayes@8']:.3f}", *ends(rows, "hbayes@8")]
@@ -259,7 +259,7 @@ def test_a_category_has_the_score_of_a_table_of_its_questions(tmp_path):
 def test_scores_of_categories_are_printed(tmp_path):
     file = category_table(tmp_path, "m.csv", {**CATEGORIES, "q5": ""})
     scores = of_categories(file)["categories"]
-    _, printed, _ = lmeb("summary", file, "--categories")
+    _, printed, _ = lmeb("summary", file, "--by", "category")
     for score in scores:
         cells = [str(score["questions"]), f"{score['hbayes']['benchmark']['mu']:.3f}"]
         assert cells_of(printed, score["category"])[:2] == cells

@@ -21,7 +21,7 @@ import pytest
 from _support.paths import REPOSITORY
 
 REPO = REPOSITORY
-COMMAND = ("-m", "lm_eval_bayes.cli.main", "verify")
+COMMAND = ("-m", "lm_eval_bayes.cli.main", "study", "verify")
 QUESTIONS, TRIALS = 3, 4
 THOUGHTS = "<think>Let me see, perhaps 7, or 8.</think>"
 

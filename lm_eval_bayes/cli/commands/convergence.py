@@ -1,4 +1,4 @@
-"""`lm-eval-bayes convergence`: scores and their ranking as a function of the number of trials."""
+"""`lm-eval-bayes study convergence`: scores and ranks as a function of the number of trials."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
+    say_prose,
     say_records,
     say_table,
     sentence_name,
@@ -79,8 +80,8 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes convergence runs/qwen runs/phi runs/llama
-      lm-eval-bayes convergence outcomes.npz --score bayes --score pass@16 --json
+      lm-eval-bayes study convergence runs/qwen runs/phi runs/llama
+      lm-eval-bayes study convergence outcomes.npz --score bayes --score pass@16 --json
     """
     from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
@@ -162,6 +163,16 @@ def _show_rankings(result: TaskConvergence) -> None:
         if ranking.tied is not None:
             rows.append((f"{ranking.score.name}, ties at 0.95", *_convergence_cells(ranking.tied)))
     say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
+    not_converged = [
+        f"{n:,} by {ranking.score.name}"
+        for ranking in result.rankings
+        if (n := ranking.convergence.replicates - int(ranking.convergence.counts.sum()))
+    ]
+    if not_converged:
+        say_prose(
+            f"the mean is over the orders that converged; of {orders} so many did not: "
+            f"{', '.join(not_converged)}"
+        )
     if any(ranking.kendall is not None for ranking in result.rankings):
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
         taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}

@@ -14,6 +14,7 @@ import typer
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     STANDARD_OUTPUT,
     BothScopesOptions,
     IntervalOptions,
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from lm_eval_bayes.export.every_eval_ever import Submission
     from lm_eval_bayes.export.every_eval_instances import InstancesFile
     from lm_eval_bayes.runs.task_run import SavedRuns
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Write leaderboard submissions, or the leaderboard as a table.",
-)
 
 # -- the hub ---------------------------------------------------------------------------------------
 
@@ -59,21 +54,29 @@ class HubOptions:
         ),
     ] = "avg@N"
     scale: Annotated[
-        Scale, typer.Option(help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.")
+        Scale,
+        typer.Option(
+            rich_help_panel=MORE,
+            help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.",
+        ),
     ] = "percent"
     dataset: Annotated[
-        str | None, option("ORG/NAME", "The benchmark's dataset, if it is not that of the run.")
+        str | None,
+        option("ORG/NAME", "The benchmark's dataset, if it is not that of the run.", panel=MORE),
     ] = None
     task_id: Annotated[
         str | None, option("ID", "The task's id in the eval.yaml of that dataset.")
     ] = None
     revision: Annotated[
-        str | None, option("SHA", "The commit of that dataset. By default the pinned one.")
+        str | None,
+        option("SHA", "The commit of that dataset. By default the pinned one.", panel=MORE),
     ] = None
-    source_url: Annotated[str | None, option("URL", "A page about the run, such as its logs.")] = (
-        None
-    )
-    source_name: Annotated[str | None, option("NAME", "The text of the link to that page.")] = None
+    source_url: Annotated[
+        str | None, option("URL", "A page about the run, such as its logs.", panel=MORE)
+    ] = None
+    source_name: Annotated[
+        str | None, option("NAME", "The text of the link to that page.", panel=MORE)
+    ] = None
 
     def check(self, saved: SavedRuns) -> None:
         """Refuse settings of one benchmark for several, and a link's text without a link."""
@@ -86,7 +89,6 @@ class HubOptions:
             raise InvalidInputError.of("--source-name", "conflict", rule, self.source_name)
 
 
-@app.command("hub")
 @expand_options
 def hub(
     runs: Runs,
@@ -192,17 +194,17 @@ class SenderOptions:
         typer.Option(help="Relationship of the evaluator to the developer of the model."),
     ] = "other"
     developer: Annotated[
-        str, option("NAME", "The developer of the model, if its id does not name one.")
+        str, option("NAME", "The developer of the model, if its id does not name one.", panel=MORE)
     ] = ""
     deployment: Annotated[
-        Deployment | None, typer.Option(help="Who runs the model. By default from the backend.")
+        Deployment | None,
+        typer.Option(rich_help_panel=MORE, help="Who runs the model. By default from the backend."),
     ] = None
-    availability: Annotated[Availability, typer.Option(help="Who has access to the weights.")] = (
-        "unknown"
-    )
+    availability: Annotated[
+        Availability, typer.Option(rich_help_panel=MORE, help="Who has access to the weights.")
+    ] = "unknown"
 
 
-@app.command("every-eval-ever")
 @expand_options
 def every_eval_ever(
     runs: Runs,
@@ -240,7 +242,7 @@ def every_eval_ever(
         ),
     ] = True,
     collection: Annotated[
-        str | None, option("NAME", "The benchmark's folder. By default its name.")
+        str | None, option("NAME", "The benchmark's folder. By default its name.", panel=MORE)
     ] = None,
     sender: SenderOptions,
     overwrite: Overwrite = False,
@@ -359,7 +361,6 @@ def _write_record(record: Submission, rows: InstancesFile | None, output: Binary
 # -- tables ----------------------------------------------------------------------------------------
 
 
-@app.command("table")
 @expand_options
 def table(
     runs: Runs,

@@ -10,6 +10,7 @@ from lm_eval_bayes.cli.screens.layout import Form, say_next
 from lm_eval_bayes.cli.screens.noise import show_noise
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     Json,
     Level,
     Overwrite,
@@ -42,10 +43,14 @@ def command(
     ] = None,
     power: Annotated[
         float,
-        option("P", "Power with which a difference is shown, by a two-sided test at 1 - level."),
+        option(
+            "P",
+            "Power with which a difference is shown, by a two-sided test at 1 - level.",
+            panel=MORE,
+        ),
     ] = 0.8,
     card: Annotated[
-        Path | None, option("FILE", "Write the same as Markdown, for a model card.")
+        Path | None, option("FILE", "Write the same as Markdown, for a model card.", panel=MORE)
     ] = None,
     overwrite: Overwrite = False,
     level: Level = 0.95,

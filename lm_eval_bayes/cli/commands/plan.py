@@ -42,9 +42,9 @@ def command(
     width: Annotated[
         float | None, option("W", "Goal: every run's credible interval is at most this wide.")
     ] = None,
-    separate: Annotated[
+    apart: Annotated[
         bool,
-        typer.Option("--separate", help="Goal: every two models of a task are distinguishable."),
+        typer.Option("--apart", help="Goal: every two models of a task are distinguishable."),
     ] = False,
     max_trials: Annotated[
         int, option("N", "The largest number of further trials per question.")
@@ -79,20 +79,20 @@ def command(
     check_count("--max-trials", max_trials, 1)
     saved = reading.read(runs)
     boards = [board for board in map(saved.of_task, saved.tasks) if len(board) > 1]
-    if separate and not boards:
-        rule = "hold at least two models of one task for --separate"
+    if apart and not boards:
+        rule = "hold at least two models of one task for --apart"
         raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
-    separate = separate or (width is None and bool(boards))
+    apart = apart or (width is None and bool(boards))
     with named_as_options("width", "max_trials"):
-        widths = [width] if width is not None else [] if separate else _WIDTHS
+        widths = [width] if width is not None else [] if apart else _WIDTHS
         of_runs = [_until_narrow(run, widths, spec, max_trials) for run in saved.runs]
-        plans = _until_distinguishable(boards, spec, max_trials) if separate else []
+        plans = _until_distinguishable(boards, spec, max_trials) if apart else []
     lines = [line for of_run in of_runs for line in of_run]
     if as_json:
         say_json(
             {
                 "width": width,
-                "separate": separate,
+                "apart": apart,
                 "scope": spec.scope,
                 "level": spec.level,
                 "runs": lines,

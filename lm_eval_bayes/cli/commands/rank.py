@@ -1,11 +1,12 @@
-"""`lm-eval-bayes rank`: the leaderboard of models, with ties and rank probabilities."""
+"""`lm-eval-bayes rank` and `study rank`: the leaderboard of models, by its rule and by others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -28,7 +29,6 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
-    Ties,
     option,
     prints_tables,
 )
@@ -53,11 +53,27 @@ if TYPE_CHECKING:
     from lm_eval_bayes.stats import FloatArray, SharedScores
 
 
-@prints_tables
-def command(
-    runs: Runs,
-    *,
-    ties: Ties = "simultaneous",
+#: Which models of a group a model is compared with before it shares their rank.
+TieRule: TypeAlias = Literal["simultaneous", "adjacent", "none"]
+
+Pairs = Annotated[
+    bool, typer.Option("--pairs", help="Show P(row > column) for every pair of models.")
+]
+
+
+@dataclass(frozen=True)
+class RankingRules:
+    """Other rules of ranking than that of `rank`."""
+
+    ties: Annotated[
+        TieRule,
+        typer.Option(
+            help="simultaneous: all pairs are compared at once; a model ranks one below the "
+            "lowest-ranked model that is better. adjacent, the paper's rule: a model shares the "
+            "rank of the next better one if z is small, whatever the number of models. none: no "
+            "ties."
+        ),
+    ] = "simultaneous"
     method: Annotated[
         str | None,
         option(
@@ -66,10 +82,7 @@ def command(
             "plackett_luce, rasch, borda, …; arguments after a colon, as in pass_at_k:k=2. Needs "
             "lm-eval-bayes[scorio].",
         ),
-    ] = None,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Show P(row > column) for every pair of models.")
-    ] = False,
+    ] = None
     shared: Annotated[
         bool,
         typer.Option(
@@ -77,7 +90,7 @@ def command(
             help="Also show scores and P(row > column) under a prior that the models share, which "
             "learns from all of them how far they are apart.",
         ),
-    ] = False,
+    ] = False
     paper: Annotated[
         bool,
         typer.Option(
@@ -85,7 +98,34 @@ def command(
             help="Only show ranks with ties | without, tasks side by side, by the paper's rules: "
             "bayes@N with the uniform prior, and ties of neighbours.",
         ),
-    ] = False,
+    ] = False
+
+    def check(self, pairs: bool, scope: str) -> None:
+        """Refuse other rules beside those of the paper.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are some.
+        """
+        other_rules = {
+            "--ties": self.ties not in ("simultaneous", "adjacent"),
+            "--method": self.method is not None,
+            "--pairs": pairs,
+            "--shared": self.shared,
+            f"--scope {scope}": scope != "benchmark",
+        }
+        given = [name for name, is_given in other_rules.items() if is_given]
+        if self.paper and given:
+            rule = "be given without other rules of ranking, and in scope benchmark"
+            raise InvalidInputError.of("--paper", "conflict", rule, join_words(given))
+
+
+@prints_tables
+def command(
+    runs: Runs,
+    *,
+    pairs: Pairs = False,
     priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -95,15 +135,12 @@ def command(
 
     Models are ranked by the posterior mean of hbayes@N on the same questions. The table shows
     the probability of being the best and a confidence set for the rank of every model: with 95%
-    confidence the ranks of all models lie in these sets. By default all pairs of models are
-    compared at once, so that with 95% confidence no pair is separated the wrong way, however many
-    models there are; a model of rank r is worse than at least r − 1 others. The paper's rule
-    (--ties adjacent) compares neighbours and has no such guarantee; it chains, so that the
-    first and the last model of a long group may differ.
+    confidence the ranks of all models lie in these sets. All pairs of models are compared at once,
+    so that with 95% confidence no pair is separated the wrong way, however many models there are; a
+    model of rank r is worse than at least r − 1 others.
 
     P(row > column) of --pairs has a flat prior on the difference and is too certain between close
-    models. With --shared the logits of the scores have a prior that is common to the models, and
-    whose scale is learned from the board. JSON has both. Ranks and their sets do not depend on it.
+    models.
 
     With --prior the posteriors also use the trials of earlier runs of the same questions, and a
     table shows the scores with and without them. Where their weight is learned, the models share
@@ -115,35 +152,64 @@ def command(
     \b
     Examples:
       lm-eval-bayes rank runs/*
-      lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties adjacent --pairs --scope population
-      lm-eval-bayes rank runs/* --shared
-      lm-eval-bayes rank runs/* --method bradley_terry
+      lm-eval-bayes rank runs/qwen runs/phi runs/llama --pairs --scope population
     """
+    _rank(runs, RankingRules(), pairs, priors, reading, intervals, as_json)
+
+
+@prints_tables
+def study(
+    runs: Runs,
+    *,
+    rules: RankingRules,
+    pairs: Pairs = False,
+    priors: PriorOptions,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
+    as_json: Json = False,
+) -> None:
+    """Rank models by other rules than `rank`.
+
+    The paper's rule (--ties adjacent) compares neighbours and has no guarantee for all pairs; it
+    chains, so that the first and the last model of a long group may differ.
+
+    With --shared the logits of the scores have a prior that is common to the models, and whose
+    scale is learned from the board. JSON has P(row > column) under both. Ranks and their sets do
+    not depend on it.
+
+    \b
+    Examples:
+      lm-eval-bayes study rank runs/* --ties adjacent
+      lm-eval-bayes study rank runs/* --shared
+      lm-eval-bayes study rank runs/* --method bradley_terry
+    """
+    _rank(runs, rules, pairs, priors, reading, intervals, as_json)
+
+
+def _rank(
+    runs: Sequence[Path],
+    rules: RankingRules,
+    pairs: bool,
+    priors: PriorOptions,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
+    as_json: bool,
+) -> None:
     from lm_eval_bayes.analysis.leaderboard import leaderboard
 
     spec = intervals.spec()
-    if paper:
-        other_rules = {
-            "--ties": ties not in ("simultaneous", "adjacent"),
-            "--method": method is not None,
-            "--pairs": pairs,
-            "--shared": shared,
-            f"--scope {spec.scope}": spec.scope != "benchmark",
-        }
-        given = [name for name, is_given in other_rules.items() if is_given]
-        if given:
-            rule = "be given without other rules of ranking, and in scope benchmark"
-            raise InvalidInputError.of("--paper", "conflict", rule, join_words(given))
+    rules.check(pairs, spec.scope)
+    method, shared = rules.method, rules.shared
     priors.strength()
     if method is not None and priors.prior:
         raise InvalidInputError.of("--prior", "conflict", "be left out with --method", method)
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
-    if paper:
+    if rules.paper:
         _show_paper_table(saved, as_json)
         return
-    boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
+    boards = [leaderboard(saved.of_task(name), spec, ties=rules.ties) for name in saved.tasks]
     overall, overall_note = _overall(saved, boards)
     effects = informed.effects(spec)
     others = [] if method is None else _rank_by_scorio(saved, boards, method)

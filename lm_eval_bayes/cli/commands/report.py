@@ -13,6 +13,7 @@ import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     STANDARD_OUTPUT,
     IntervalOptions,
     Json,
@@ -43,6 +44,7 @@ def command(
             "N",
             "The most bytes of the attempts' texts in the page. Longer texts are shortened in the "
             "middle; of many attempts at a question the first have texts.",
+            panel=MORE,
         ),
     ] = 4_000_000,
     no_texts: Annotated[

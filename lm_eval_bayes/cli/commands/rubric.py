@@ -1,4 +1,4 @@
-"""`lm-eval-bayes rubric`: scores and ranks of saved runs under rubrics."""
+"""`lm-eval-bayes study rubric`: scores and ranks of saved runs under rubrics."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     IntervalOptions,
     Json,
     option,
@@ -78,7 +79,10 @@ def command(
         Path | None, option("FILE", "Write the thresholds to a new file, for --thresholds.")
     ] = None,
     ignore_verdicts: Annotated[
-        bool, typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier.")
+        bool,
+        typer.Option(
+            "--ignore-verdicts", rich_help_panel=MORE, help="Do not use the verdicts of a verifier."
+        ),
     ] = False,
     reading: TaskOptions,
     intervals: IntervalOptions,
@@ -92,7 +96,7 @@ def command(
     compared at once, so that with 95% confidence no pair is separated the wrong way.
 
     A trial is invalid if its generation did not end at a stop, or if a verifier has judged it
-    (lm-eval-bayes verify) with a probability of C, invalid, of at least one half. All runs must
+    (`study verify`) with a probability of C, invalid, of at least one half. All runs must
     have verdicts of the same verifier, or none; --ignore-verdicts ignores them.
 
     Pooled thresholds change with every run that is added. To compare with later results, write
@@ -100,8 +104,8 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json
-      lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
+      lm-eval-bayes study rubric runs/qwen runs/phi --freeze aime25.json
+      lm-eval-bayes study rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
     spec = intervals.spec()
     _check_files(thresholds, freeze)

@@ -15,7 +15,7 @@ import typer
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes._util.text import error_line, format_duration, format_range, plural
 from lm_eval_bayes.cli.ui.errors import exit_code, named_as_options
-from lm_eval_bayes.cli.ui.options import Correction, Level, expand_options, option
+from lm_eval_bayes.cli.ui.options import MORE, Correction, Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -62,7 +62,9 @@ class StoppingOptions:
             "90min. At least one round is sampled.",
         ),
     ] = None
-    batch_trials: Annotated[int, option("N", "Trials per question that a round adds.")] = 4
+    batch_trials: Annotated[
+        int, option("N", "Trials per question that a round adds.", panel=MORE)
+    ] = 4
     max_trials: Annotated[int, option("N", "Maximum number of trials per question.")] = 80
     store: Annotated[
         str | None,
@@ -72,6 +74,7 @@ class StoppingOptions:
     correction: Annotated[
         Correction | None,
         typer.Option(
+            rich_help_panel=MORE,
             help="Correction of --decide, which declares one of two equal models better with a "
             "probability of 5%, for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), anytime "
@@ -83,6 +86,7 @@ class StoppingOptions:
         Literal["questions"] | None,
         typer.Option(
             metavar="questions",
+            rich_help_panel=MORE,
             help="Give further trials to the questions with the largest posterior variance, "
             "instead of to all questions.",
         ),

@@ -40,14 +40,10 @@ def command(
             "N, and those of the run's own settings.",
         ),
     ] = None,
-    by_category: Annotated[
-        bool,
-        typer.Option(
-            "--categories",
-            help="Show the score of every category of questions, where a table of trials has "
-            "them in a column.",
-        ),
-    ] = False,
+    by: Annotated[
+        str | None,
+        option("COLUMN", "Show the score of every category of questions, a column of tables."),
+    ] = None,
     estimates: Annotated[
         bool,
         typer.Option(
@@ -82,7 +78,13 @@ def command(
     ks = None if k is None else parse_integers("--k", k)
     spec = intervals.spec()
     priors.strength()
+    if by is not None:
+        columns = filter(None, [reading.given.get("columns"), f"category={by}"])
+        reading = ReadingOptions(**{**reading.given, "columns": ",".join(columns)})
     saved = reading.read(runs)
+    if by is not None and not any(run.categories for run in saved.runs):
+        rule = "be a column of a table of trials that puts questions into categories"
+        raise InvalidInputError.of("--by", "missing", rule, by)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     with named_as_options("k"):
         summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
@@ -107,7 +109,7 @@ def command(
     if form.verbose and len(summaries) > 1:
         say()
         say_each(summaries, lambda summary: show_run(summary, form, estimates))
-    if by_category:
+    if by is not None:
         _show_categories(summaries, form)
     say_effects(effects, spec)
     say_protocols(summary.run.provenance.protocol for summary in summaries)
@@ -196,8 +198,6 @@ def _show_categories(summaries: Sequence[TaskSummary], form: Form) -> None:
     from lm_eval_bayes.cli.screens.one_run import show_categories
 
     with_categories = [summary for summary in summaries if summary.category_scores]
-    if not with_categories:
-        say("no run has categories of questions: tables of trials have them, in a column")
     for summary in with_categories:
         say()
         show_categories(summary, form)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes._util.text import (
     NO_VALUE,
@@ -42,6 +42,19 @@ if TYPE_CHECKING:
 def sources_of(runs: Sequence[TaskRun]) -> list[str]:
     """Return the files that runs are from."""
     return list(dict.fromkeys(source for run in runs for source in run.sources))
+
+
+def comparison_record(
+    comparison: RunComparison, runs_a: Sequence[TaskRun], runs_b: Sequence[TaskRun], align: str
+) -> dict[str, Any]:
+    """Return a comparison as it is printed as JSON."""
+    return {
+        "a": {"model": runs_a[0].model, "sources": sources_of(runs_a)},
+        "b": {"model": runs_b[0].model, "sources": sources_of(runs_b)},
+        "align": align,
+        "p_a_less": 1.0 - comparison.p_a_greater,
+        **comparison.to_dict(),
+    }
 
 
 def show_comparison(

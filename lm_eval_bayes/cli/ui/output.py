@@ -43,9 +43,9 @@ _PIPE_COLUMNS = 80
 _NAME_LENGTH = 60
 #: Blanks before a table in a pipe.
 _INDENT = 2
-#: Whether tables have all columns; they have unless a command has the option --wide.
+#: Whether tables have all columns; they have unless a command has the option --verbose.
 _WIDE = ContextVar("wide", default=True)
-#: Warnings that wait until the answer is printed, and notes, which only --wide shows.
+#: Warnings that wait until the answer is printed, and notes, which only --verbose shows.
 _WAITING: ContextVar[tuple[dict[str, None], dict[str, None]] | None] = ContextVar(
     "waiting", default=None
 )
@@ -59,7 +59,7 @@ def say(text: object = "") -> None:
 
 
 def say_prose(text: object) -> None:
-    """Print a sentence, on several lines where it is too long for one; --wide prints it on one.
+    """Print a sentence, on several lines where it is too long for one; --verbose prints it on one.
 
     A line is as long as the terminal, or 80 columns in a pipe; lines after the first are indented
     by two more columns.
@@ -99,7 +99,7 @@ def warn(text: object, *, is_command: bool = False) -> None:
 def warn_after(text: str, *, is_note: bool = False) -> None:
     """Print a line to standard error after the answer of a command, at once where it has none.
 
-    Of warnings two are shown and the rest counted; notes are shown with --wide alone.
+    Of warnings two are shown and the rest counted; notes are shown with --verbose alone.
     """
     waiting = _WAITING.get()
     if waiting is None:
@@ -185,7 +185,7 @@ def tables_with_all_columns(wide: bool) -> Iterator[None]:
         for line in shown:
             warn(line)
         if len(lines) > len(shown):
-            warn(f"{plural(len(lines) - len(shown), 'more note')}: --wide")
+            warn(f"{plural(len(lines) - len(shown), 'more note')}: --verbose")
 
 
 def say_table(
@@ -207,7 +207,7 @@ def say_table(
         The cells.
     optional : sequence of str
         Headings of columns that may be left out where the table is too wide for the terminal, or
-        for 80 columns in a pipe; the least important first. --wide shows all columns.
+        for 80 columns in a pipe; the least important first. --verbose shows all columns.
     """
     lines = [[one_line(cell) for cell in row] for row in rows]
     wide = _WIDE.get()
@@ -237,7 +237,7 @@ def say_table(
 
 
 def sentence_name(name: object) -> str:
-    """Return a name for a sentence or a title: without its middle if it is long, unless --wide."""
+    """Return a name for a sentence or a title: without its middle if long, unless --verbose."""
     line = one_line(name)
     return line if _WIDE.get() else shorten_middle(line, _NAME_LENGTH)
 
