@@ -137,6 +137,8 @@ class Board:
 
     def rank_sentence(self) -> str:
         """Return who may be first, and how many pairs are distinguishable in either scope."""
+        if self.n_pairs < 2:
+            return self.headline()
         leader, others = self.leaderboard.rows[0].model, self.may_be_first
         first = f"{leader} leads; no other model may be first."
         if others:

@@ -25,6 +25,7 @@ from lm_eval_bayes.cli.commands import (
     run,
     simulate,
     store,
+    study_rank,
     summary,
     verify,
 )
@@ -83,7 +84,7 @@ _GROUPS = {
             "convergence": convergence.command,
             "simulate": simulate.command,
             "anchors": anchors.command,
-            "rank": rank.study,
+            "rank": study_rank.command,
             "rubric": rubric.command,
             "verify": verify.command,
         },

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from lm_eval_bayes._util.text import plural, probability_statement
-from lm_eval_bayes.cli.ui.comparison import comparison_record, show_comparison
+from lm_eval_bayes.cli.screens.layout import Form, say_next
+from lm_eval_bayes.cli.screens.pair import comparison_record, show_details, show_pair, warn_about
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
@@ -21,13 +22,15 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say_json, say_prose, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_prose, warn
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.comparison import RunComparison
     from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+    from lm_eval_bayes.stats import IntervalSpec, TrialsForecast
 
 
 #: What happens to questions that only one model answered.
@@ -84,16 +87,14 @@ def command(
 ) -> None:
     """Compare two models on the same questions.
 
-    Shows the posterior of the difference A - B (above 0, A is better), P(A > B) and a verdict,
-    under a flat prior on the difference: between close models P(A > B) is too certain. The
-    verdict names a better model where `rank` separates the two, with 95% confidence, and the
-    interval of A - B excludes 0. With --rope, A and B are practically equal from a probability of
-    95% on.
+    Two models are distinguishable where the 95% interval of their difference excludes 0, as `rank`
+    of these two says: of many models choose a pair before looking, or use `rank`. With --rope, they
+    are practically equal from a probability of 95% on. --verbose shows P(A > B), which has a flat
+    prior on the difference and is too certain between close models, and the paper's rules.
 
-    In scope benchmark the difference is that of hbayes@N, with independent posteriors. In scope
-    population the models are paired by question and the observed differences are used, so that
-    the difficulty of a question cancels; runs of one trial per question also get the paired
-    model of Bowyer et al. (2025).
+    On these questions the difference is that of hbayes@N, with independent posteriors. On other
+    questions of the kind the models are paired by question and the observed differences are used,
+    so that the difficulty of a question cancels.
 
     With --prior the posteriors also use the trials of earlier runs of the same questions: give
     them to a side as A=RUN or B=RUN. Its effect is shown.
@@ -118,12 +119,11 @@ def command(
     runs_a, runs_b = read_sides(a, b, model_a, model_b, reading)
     sides = {"A": runs_a[0].model, "B": runs_b[0].model}
     informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
-    compared = partial(
-        compare_runs, spec=spec, rope=rope, align=align, ks=ks, n_questions=questions
-    )
+    compared = partial(compare_runs, rope=rope, align=align, ks=ks, n_questions=questions)
+    informed_a, informed_b = informed.runs[: len(runs_a)], informed.runs[len(runs_a) :]
     with named_as_options("rope", "k"):
-        comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
-        without = compared(runs_a, runs_b) if informed.priors else None
+        comparison = compared(informed_a, informed_b, spec)
+        without = compared(runs_a, runs_b, spec) if informed.priors else None
     effects = informed.effects(spec)
     if as_json:
         say_json(
@@ -134,8 +134,12 @@ def command(
             }
         )
         return
-    plan = ["lm-eval-bayes", "plan", *map(str, [a] if b is None else [a, b]), "--apart"]
-    show_comparison(comparison, runs_a, runs_b, spec, [*plan, *reading.words()])
+    results = {spec.scope: comparison}
+    if spec.scope == "benchmark" and all(t.comparison.n_questions > 1 for t in comparison.tasks):
+        of_kind = replace(spec, scope="population")
+        results["population"] = compare_runs(informed_a, informed_b, of_kind, align=align)
+    form, models = Form.of_output(), (sides["A"], sides["B"])
+    show_pair(results, models, form, _forecast(comparison, spec))
     say_effects(effects, spec)
     if without is not None:
         with_prior, alone = (
@@ -143,6 +147,24 @@ def command(
             for result in (comparison, without)
         )
         say_prose(f"{with_prior} with the prior trials, {alone} without")
+    if form.verbose:
+        say()
+        show_details(comparison)
+    warn_about(comparison)
+    words = [*map(str, [a] if b is None else [a, b]), *reading.words()]
+    distinguishable = (comparison.overall or comparison.tasks[0]).distinguishable
+    say_next(["lm-eval-bayes", "report" if distinguishable else "plan", *words])
+
+
+def _forecast(comparison: RunComparison, spec: IntervalSpec) -> TrialsForecast | None:
+    """Return the trials after which two models may be distinguishable; None if they are."""
+    from lm_eval_bayes.analysis.plan import plan_separation
+
+    (task, *others) = comparison.tasks
+    if others or task.distinguishable or task.comparison.left_out_a + task.comparison.left_out_b:
+        return None
+    lines = plan_separation([task.a, task.b], spec).lines
+    return None if not lines or lines[0].repeats else lines[0].forecast
 
 
 # -- the two models ------------------------------------------------------------------------------

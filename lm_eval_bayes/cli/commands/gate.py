@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from lm_eval_bayes.cli.commands.compare import Align, ModelA, ModelB, RunA, RunB, read_sides
-from lm_eval_bayes.cli.ui.comparison import comparison_record
+from lm_eval_bayes.cli.screens.pair import comparison_record
 from lm_eval_bayes.cli.ui.gate import GateOptions
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options
 from lm_eval_bayes.cli.ui.output import say, say_json, warn

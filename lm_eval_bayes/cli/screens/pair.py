@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes._util.text import NO_VALUE, first_names, format_range, format_score, plural
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    first_names,
+    format_interval,
+    format_mean_sd,
+    format_range,
+    format_score,
+    plural,
+    probability_statement,
+)
 from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -15,12 +24,18 @@ from lm_eval_bayes.cli.screens.layout import (
     say_columns,
     say_sentence,
 )
-from lm_eval_bayes.cli.ui.output import say
+from lm_eval_bayes.cli.ui.output import say, say_prose, warn_after, warn_notes
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
+    from lm_eval_bayes.analysis.comparison import MeanDifference, RunComparison, TaskComparison
     from lm_eval_bayes.runs.task_run import TaskRun
-    from lm_eval_bayes.stats import PassCurveComparison, Scope, TrialsForecast
+    from lm_eval_bayes.stats import (
+        Comparison,
+        PassCurveComparison,
+        Scope,
+        SingleTrialComparison,
+        TrialsForecast,
+    )
 
 #: Questions with the largest differences that are shown, unless all of them are asked for.
 _MOST_QUESTIONS = 3
@@ -72,6 +87,9 @@ def show_pair(
         if task.curves is not None:
             say()
             _show_curves(task, task.curves, form)
+    for task in first.tasks:
+        for sentence in questions_left_out(task.comparison):
+            say_sentence(f"left out: {sentence}", form)
     for side, tasks in (("A", first.only_a), ("B", first.only_b)):
         if tasks:
             say_sentence(f"left out: {first_names(tasks)}, which only {side} has", form)
@@ -181,3 +199,88 @@ def _forecast_sentence(forecast: TrialsForecast) -> str:
     high = forecast.additional_high
     to = f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
     return f"{forecast.additional:,} more trials per question may tell them apart (90%: {to})."
+
+
+# -- what is shown with --verbose, in JSON and by warnings ----------------------------------------
+
+
+def show_details(comparison: RunComparison) -> None:
+    """Print P(A > B) and the rules of the paper, task by task and for the mean."""
+    for task in comparison.tasks:
+        say_prose(f"{task.task}:")
+        _show_verdict(task.comparison, task.verdict)
+        if task.paired is not None:
+            _show_single_trial_model(task.paired)
+    if comparison.overall is not None:
+        say_prose("mean over tasks:")
+        _show_verdict(comparison.overall, comparison.overall.verdict)
+
+
+def _show_single_trial_model(paired: SingleTrialComparison) -> None:
+    say_prose(
+        f"one trial per question, paired (Bowyer et al. 2025): A - B = "
+        f"{format_mean_sd(paired.difference, paired.sd)}, "
+        f"interval {format_interval(paired.interval)}, "
+        f"{probability_statement('P(A > B)', paired.p_a_greater)}, "
+        f"odds ratio {paired.odds_ratio:.3g} "
+        f"({paired.odds_ratio_interval.low:.3g} to {paired.odds_ratio_interval.high:.3g})"
+    )
+    if paired.table is not None:
+        both, only_a, only_b, neither = paired.table
+        say_prose(
+            f"right: both {both:,}, only A {only_a:,}, only B {only_b:,}, neither {neither:,}"
+        )
+
+
+def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
+    from lm_eval_bayes.analysis.comparison import FLAT_PRIOR, MeanDifference
+    from lm_eval_bayes.stats import CONFIDENCE, z_threshold
+
+    statements = [
+        probability_statement("P(A > B)", result.p_a_greater),
+        probability_statement("P(A < B)", 1.0 - result.p_a_greater),
+    ]
+    if result.rope is not None and result.p_rope is not None:
+        event = f"P({result.rope[0]:g} <= A - B <= {result.rope[1]:g})"
+        statements.append(probability_statement(event, result.p_rope))
+    say_prose(", ".join(statements))
+    say_prose(f"verdict, {FLAT_PRIOR}: {verdict}")
+    relation = "below" if result.rule_z == "undecided" else "at least"
+    rules = f"z = {result.z:.2f} is {relation} {z_threshold(CONFIDENCE):.3f}"
+    if not isinstance(result, MeanDifference):
+        overlap = "overlap" if result.rule_intervals == "undecided" else "do not overlap"
+        rules += f"; the intervals {overlap}"
+    say_prose(f"rules of Hariri et al. (2026): {rules}")
+
+
+def warn_about(comparison: RunComparison) -> None:
+    """Warn of what a comparison rests on, and of what else differs between the runs."""
+    posteriors = [(task.task, task.comparison.posterior.note) for task in comparison.tasks]
+    warn_notes((task, (), note) for task, note in posteriors if note is not None)
+    for task in comparison.tasks:
+        for warning in task.differs:
+            warn_after(f"warning: {warning}")
+
+
+def sources_of(runs: Sequence[TaskRun]) -> list[str]:
+    """Return the files that runs are from."""
+    return list(dict.fromkeys(source for run in runs for source in run.sources))
+
+
+def comparison_record(
+    comparison: RunComparison, runs_a: Sequence[TaskRun], runs_b: Sequence[TaskRun], align: str
+) -> dict[str, Any]:
+    """Return a comparison as it is printed as JSON."""
+    return {
+        "a": {"model": runs_a[0].model, "sources": sources_of(runs_a)},
+        "b": {"model": runs_b[0].model, "sources": sources_of(runs_b)},
+        "align": align,
+        "p_a_less": 1.0 - comparison.p_a_greater,
+        **comparison.to_dict(),
+    }
+
+
+def questions_left_out(c: Comparison) -> list[str]:
+    """Return how many questions only one side has."""
+    sides = (("A", c.left_out_a), ("B", c.left_out_b))
+    return [f"{plural(n, 'question')} that only {side} has" for side, n in sides if n]

@@ -17,7 +17,7 @@ import typer
 
 from lm_eval_bayes._util.files import irregular_kind, write_atomic, write_errors
 from lm_eval_bayes._util.text import NO_VALUE, format_mean_sd, one_line, plural
-from lm_eval_bayes.cli.ui.comparison import questions_left_out
+from lm_eval_bayes.cli.screens.pair import questions_left_out
 from lm_eval_bayes.cli.ui.errors import (
     CHECK_FAILED,
     NOT_KNOWN,
