@@ -262,7 +262,9 @@ def subsets_and_table_2(replicates: int, seed: int) -> None:
         for task, R in tasks.items()
     }
     table = paper_table(runs)
-    print("Table 2: ranks with 95% ties | without, the board above (lm-eval-bayes rank --paper)")
+    print(
+        "Table 2: ranks with 95% ties | without, the board above (lm-eval-bayes study rank --paper)"
+    )
     print(f"{'':10}" + "".join(f"{task:>12}" for task in table.tasks))
     for row in table.rows:
         cells = (row.ranks[task] for task in table.tasks)
@@ -284,7 +286,7 @@ def draw(
     try:
         import matplotlib
     except ImportError:
-        print('No figures: matplotlib is not installed (pip install "lm-eval-bayes[plots]").')
+        print("No figures: matplotlib is not installed (pip install matplotlib).")
         return
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt

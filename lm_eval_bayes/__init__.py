@@ -1,6 +1,6 @@
 """Honest posteriors for repeated sampling in the lm-evaluation-harness.
 
-The numeric API, numpy and scipy only: outcomes in, posteriors and estimates out.
+Outcomes in, posteriors out; decisions about models; and the saved runs that outcomes come from.
 
 >>> import lm_eval_bayes as leb
 >>> outcomes = leb.Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])

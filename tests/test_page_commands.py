@@ -60,14 +60,13 @@ INSTEAD = [
     (r"\baime25_(bayes|rubric)\b", r"demo_arithmetic_\1"),
     (r"--runs 200 --sizes 30 --trials 2 4 16 64", "--runs 5 --sizes 10 --trials 2"),
     (r"--replicates 1000", "--replicates 4"),
-    (r"RUN\.\.\.", "runs"),
 ]
 #: Files and folders of the reader's own by page, and how they come to be.
 GIVEN = {
     "README.md": ("runs/new", "runs/old", "logs"),
     "decisions.md": ("results",),
     "rubrics.md": ("new_run",),
-    "gallery.md": ("runs", "aime_2025_II.csv"),
+    "gallery.md": ("aime_2025_II.csv",),
     "leaderboard/README.md": ("submissions/mine",),
 }
 

@@ -162,8 +162,8 @@ def pip_install_extra(extra: str) -> str:
 
     Examples
     --------
-    >>> pip_install_extra("plots")
-    "pip install 'matplotlib>=3.8'"
+    >>> pip_install_extra("ray")
+    "pip install 'ray>=2.60'"
     """
     return pip_install(*(_requirements_of(extra) or [f"{DISTRIBUTION}[{extra}]"]))
 

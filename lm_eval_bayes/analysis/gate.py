@@ -15,14 +15,16 @@ import numpy as np
 from scipy import stats
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes._util.text import plural, probability_statement
+from lm_eval_bayes._util.text import plural, probability_statement, shorten_middle
 from lm_eval_bayes.analysis.comparison import RunComparison
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
     CONFIDENCE,
+    Outcomes,
     Posterior,
     align_questions,
+    bayes_at_n,
     difference_posterior,
     p_above,
     pass_hat_k_posterior,
@@ -33,6 +35,8 @@ GateOutcome: TypeAlias = Literal["failed", "passed", "not known yet"]
 
 #: The probability at which an end of the 95% interval is the limit.
 _LIMIT = 0.5 + 0.5 * CONFIDENCE
+#: So many questions are named in a sentence.
+_NAMED = 5
 #: More further trials per question, or questions, than this are not forecast.
 _MOST_FURTHER = 100_000
 #: Outcomes, the one that decides on all checks first.
@@ -48,12 +52,13 @@ class GateCheck(Record):
     check : {"worse", "below"}
         Whether A is worse than B, or below a score.
     quantity : str
-        "score", the mean over questions, or "pass^k".
+        "score", the mean over questions, "pass^k", or "question": every question by itself.
     outcome : {"failed", "passed", "not known yet"}
         "failed" where the 95% interval of A − B, or of A, lies below the limit, and "passed" where
         it lies above. Of the score, A is worse only where A and B are distinguishable, too.
     probability : float
-        The posterior probability of the failure: P(A < B − margin), or P(A < limit).
+        The posterior probability of the failure: P(A < B − margin), or P(A < limit), of questions
+        the largest.
     limit : float
         The margin of "worse", at least 0, or the score of "below".
     estimate, sd : float
@@ -69,6 +74,9 @@ class GateCheck(Record):
         with such questions fails: what is missing may be what A cannot do.
     extrapolated_from : int or None
         The smallest number of trials of a question with trials where k of "pass^k" exceeds it.
+    questions : tuple of str
+        Of "question", the ids of those below the limit, or where there is none, of those that are
+        not known to reach it.
     """
 
     check: Literal["worse", "below"]
@@ -82,6 +90,7 @@ class GateCheck(Record):
     further_questions: int | None = None
     without_trials: int = 0
     extrapolated_from: int | None = None
+    questions: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -101,6 +110,11 @@ class GateCheck(Record):
                 "counts (--unscored wrong counts trials without a score as wrong); "
                 f"{statement}{quantity}"
             )
+        if self.questions:
+            named = [shorten_middle(question, 20) for question in self.questions[:_NAMED]]
+            more = ", …" if self.questions[_NAMED:] else ""
+            count = plural(len(self.questions), "question")
+            return f"{outcome}: {count} ({', '.join(named)}{more}), at worst {statement}"
         text = f"{outcome}: {statement}{quantity}"
         if self.outcome == "not known yet":
             text += f", between {1.0 - _LIMIT:.3g} and {_LIMIT:g}"
@@ -116,8 +130,9 @@ def gate_checks(
     comparison: RunComparison,
     *,
     margin: float | None = None,
-    below: float | None = None,
+    floor: float | None = None,
     pass_hat_k: int | None = None,
+    every_question: bool = False,
 ) -> tuple[GateCheck, ...]:
     """Check whether A is worse than B, and whether A is below a score.
 
@@ -129,10 +144,15 @@ def gate_checks(
         From `compare_runs`.
     margin : float, optional
         A is worse if it is below B by more than this, at least 0; left out, this is not checked.
-    below : float, optional
+    floor : float, optional
         The score that A must reach.
     pass_hat_k : int, optional
         Check Pass^k, the probability that k of k trials are right, in place of the score.
+    every_question : bool
+        Check in place of the score whether every question of A reaches `floor`, each by the
+        posterior of its own trials under the uniform prior. One is below it where
+        P(question < floor) >= 1 − .025/M, so that all M are wrongly refused with a probability of
+        at most .025; the check passes where every P(question >= floor) >= .975.
 
     Returns
     -------
@@ -142,7 +162,8 @@ def gate_checks(
     ------
     InvalidInputError
         If Pass^k is asked of several tasks, of scores, or in scope "population", or if no score of
-        a task can be below `below`, or none can reach it.
+        a task can be below `floor`, or none can reach it; if `every_question` is asked of scores,
+        or with a margin.
 
     Examples
     --------
@@ -172,12 +193,18 @@ def gate_checks(
         pair = comparison.overall or comparison.tasks[0]
         can_fail = pass_hat_k is not None or pair.distinguishable
         checks.append(_checked("worse", quantity, difference, -margin, margin, runs, can_fail))
-    if below is not None:
+    if floor is not None:
         for low, high in bounds:
-            if not low < below <= high:
+            if not low < floor <= high:
                 rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
-                raise InvalidInputError.of("fail_if_below", "range", rule, below)
-        checks += [_checked("below", quantity, score, below, below, runs) for score in scores]
+                raise InvalidInputError.of("floor", "range", rule, floor)
+    if every_question:
+        if margin is not None or floor is None:
+            rule = "be score or pass^K with a margin; a question is compared with a floor"
+            raise InvalidInputError.of("on", "conflict", rule, "question")
+        checks += [_every_question(task.a, floor) for task in comparison.tasks]
+    elif floor is not None:
+        checks += [_checked("below", quantity, score, floor, floor, runs) for score in scores]
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
     if without:
         checks = [replace(c, outcome="failed", without_trials=without) for c in checks]
@@ -198,16 +225,39 @@ def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior
     if comparison.spec.scope != "benchmark" or len(comparison.tasks) > 1:
         rule = 'be of one task, in scope "benchmark"'
         got = f"{len(comparison.tasks)} tasks, scope {comparison.spec.scope}"
-        raise InvalidInputError.of("gate_on", "unsupported", rule, got)
+        raise InvalidInputError.of("on", "unsupported", rule, got)
     (task,) = comparison.tasks
     sides = [run.right_or_wrong for run in (task.a, task.b)]
     if sides[0] is None or sides[1] is None:
         rule = "be left out where trials are neither right nor wrong"
-        raise InvalidInputError.of("gate_on", "unsupported", rule, f"pass^{k}")
+        raise InvalidInputError.of("on", "unsupported", rule, f"pass^{k}")
     aligned = align_questions(sides[0], sides[1], "intersection")
     a, b = (pass_hat_k_posterior(side, k) for side in (aligned.a, aligned.b))
     n_trials = np.concatenate([aligned.a.n_trials, aligned.b.n_trials])
     return a, difference_posterior(a, b), int(n_trials[n_trials > 0].min())
+
+
+def _every_question(run: TaskRun, floor: float) -> GateCheck:
+    """Check whether every question with trials reaches a score, by its own trials."""
+    if not isinstance(run.outcomes, Outcomes):
+        rule = "be left out where trials have scores"
+        raise InvalidInputError.of("on", "unsupported", rule, "question")
+    rows = np.flatnonzero(run.outcomes.n_trials).tolist()
+    counts, weights = run.outcomes.counts, run.outcomes.weights
+    scores = [bayes_at_n(Outcomes.from_counts(counts[[row]], weights=weights)) for row in rows]
+    p_below = np.array([1.0 - p_above(score, floor) for score in scores])
+    below = p_below >= 1.0 - (1.0 - _LIMIT) / len(rows)
+    unknown = 1.0 - p_below < _LIMIT
+    outcome: GateOutcome = (
+        "failed" if below.any() else "not known yet" if unknown.any() else "passed"
+    )
+    worst = int(p_below.argmax())
+    named = np.flatnonzero(below if below.any() else unknown).tolist()
+    return GateCheck(
+        *("below", "question", outcome, float(p_below[worst]), floor),
+        *(scores[worst].mu, scores[worst].sigma),
+        questions=tuple(run.question_ids[rows[i]] for i in named),
+    )
 
 
 def _checked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
@@ -113,9 +114,6 @@ class Leaderboard(Record):
         The ranking with its rules, its pairwise z and P(A > B).
     rows : tuple of LeaderboardRow
         One per model, best first, in the order of `ranking.models`.
-    shared : SharedScores or None
-        Scores and P(A > B) under a prior that learns from all models how far they are apart;
-        None for a single model.
     identical : tuple of tuple of str
         The models of runs that agree in the outcome of every trial, group by group; see
         `identical_runs`.
@@ -127,7 +125,6 @@ class Leaderboard(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     ranking: Ranking = field(metadata=NOT_IN_JSON)
     rows: tuple[LeaderboardRow, ...] = field(metadata=json_name("places"))
-    shared: SharedScores | None = None
     identical: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -139,6 +136,18 @@ class Leaderboard(Record):
     def compares(self) -> bool:
         """Whether there are two models or more, and so the `COMPARISONS` of the rows are shown."""
         return len(self.rows) > 1
+
+    @cached_property
+    def shared(self) -> SharedScores | None:
+        """Scores and P(A > B) under a prior that learns from all models how far they are apart.
+
+        None for a single model.
+        """
+        if not self.compares:
+            return None
+        posteriors = {row.model: row.posterior for row in self.rows}
+        shared = shared_scores(posteriors, self.spec.level, seed=self.spec.seed)
+        return replace(shared, p_greater=self.ranking.p_greater) if self.ranking.paired else shared
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -166,6 +175,7 @@ class Leaderboard(Record):
         ranking = self.ranking.to_dict()
         del ranking["models"]
         plain = super().to_dict() | {"level": self.spec.level, **ranking, "notes": list(self.notes)}
+        plain["shared"] = self.shared and self.shared.to_dict()
         if not self.compares:
             for row in plain["places"]:
                 row.update(dict.fromkeys(COMPARISONS))
@@ -237,7 +247,7 @@ def _ranked(
     runs: Sequence[TaskRun],
     spec: IntervalSpec,
 ) -> dict[str, Any]:
-    """Return the ranking, its rows and the scores under a shared prior.
+    """Return the ranking and its rows.
 
     `runs` gives N, tokens and time, and is empty for several tasks.
     """
@@ -254,21 +264,20 @@ def _ranked(
         }
         for run in runs
     }
-    in_order = {model: posteriors[model] for model in ranking.models}
     rows = []
-    for row, (model, own) in zip(ranking.rows(), in_order.items(), strict=True):
-        row |= {"posterior": own, "interval": own.interval(), **of_runs.get(model, {})}
+    for row in ranking.rows():
+        own = posteriors[row["model"]]
+        row |= {"posterior": own, "interval": own.interval(), **of_runs.get(row["model"], {})}
         rows.append(LeaderboardRow(**row))
-    shared = shared_scores(in_order, spec.level, seed=spec.seed) if len(rows) > 1 else None
-    if shared is not None and ranking.paired:
-        shared = replace(shared, p_greater=ranking.p_greater)
-    return {"ranking": ranking, "rows": tuple(rows), "shared": shared}
+    return {"ranking": ranking, "rows": tuple(rows)}
 
 
 # -- several tasks -------------------------------------------------------------------------------
 
 
-def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
+def overall_leaderboard(
+    boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior] | None = None
+) -> Leaderboard:
     """Rank models by the equally weighted mean of their scores on several tasks.
 
     A model's tasks share a prior on their means, see `lm_eval_bayes.mean_over_tasks`. In scope
@@ -279,19 +288,19 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     ----------
     boards : sequence of Leaderboard
         At least two, each of one task; of different tasks, the same models and the same rules.
+    posteriors : mapping of str to Posterior, optional
+        Those of the means by model, where they are known already; see `task_means`.
 
     Returns
     -------
     Leaderboard
     """
     first = boards[0]
-    posteriors = {}
-    for model in first.models:
-        rows = {board.task: row for board in boards for row in board.rows if row.model == model}
-        outcomes = {task: row.outcomes for task, row in rows.items() if row.outcomes is not None}
-        own = {task: row.posterior for task, row in rows.items()}
-        tasks = TaskMeans(outcomes, own, seed=first.spec.seed)
-        posteriors[model] = tasks.posterior("equal", first.spec)
+    if posteriors is None:
+        posteriors = {
+            model: mean_of_tasks(boards, model).posterior("equal", first.spec)
+            for model in first.models
+        }
     rules, of_tasks = first.ranking, [{r.model: r.posterior for r in b.rows} for b in boards]
     ranking = rank(posteriors, rules.ties, rules.confidence, seed=rules.seed, tasks=of_tasks)
     return Leaderboard(
@@ -301,3 +310,11 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         **_ranked(ranking, posteriors, (), first.spec),
     )
+
+
+def mean_of_tasks(boards: Sequence[Leaderboard], model: str) -> TaskMeans:
+    """Return a model's means over the tasks of some leaderboards."""
+    rows = {board.task: row for board in boards for row in board.rows if row.model == model}
+    outcomes = {task: row.outcomes for task, row in rows.items() if row.outcomes is not None}
+    own = {task: row.posterior for task, row in rows.items()}
+    return TaskMeans(outcomes, own, seed=boards[0].spec.seed)

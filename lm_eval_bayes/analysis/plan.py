@@ -8,7 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
-from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes._util.validation import check_count
 from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.analysis.independence import repeat_note
@@ -178,6 +179,8 @@ class SeparationPlan(Record):
     ----------
     task : str
         The task.
+    models : tuple of str
+        The models, best first.
     lines : tuple of PlanLine
         One per further pair, those with the largest z first.
     distinguishable : tuple of (str, str)
@@ -185,8 +188,61 @@ class SeparationPlan(Record):
     """
 
     task: str
+    models: tuple[str, ...] = field(metadata=NOT_IN_JSON)
     lines: tuple[PlanLine, ...] = field(metadata=json_name("pairs"))
     distinguishable: tuple[tuple[str, str], ...]
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of models."""
+        return len(self.lines) + len(self.distinguishable)
+
+    @property
+    def n_now(self) -> float:
+        """The most trials per question that a model has."""
+        return max((n for line in self.lines for n in line.n_now), default=0.0)
+
+    def totals(self, model: str | None = None) -> list[float | None]:
+        """Return the trials after which further pairs, or those of a model, are distinguishable.
+
+        One per pair; None where no number of trials is known to be enough.
+        """
+        lines = [line for line in self.lines if model is None or model in line.models]
+        return [
+            None
+            if line.repeats or line.forecast.additional is None
+            else max(line.n_now) + line.forecast.additional
+            for line in lines
+        ]
+
+    def counts(self, most: int = 8) -> list[tuple[float, int]]:
+        """Return numbers of trials, each twice the one before, and the distinguishable pairs."""
+        totals = sorted(total for total in self.totals() if total is not None)
+        rows = [self.n_now]
+        while len(rows) < most and totals and rows[-1] < totals[-1]:
+            rows.append(2 * rows[-1])
+        now = len(self.distinguishable)
+        return [(row, now + sum(total <= row for total in totals)) for row in rows]
+
+    def sentence(self) -> str:
+        """Return after how many trials the leader, and all pairs, may be distinguishable."""
+        if not self.lines:
+            which = f"All {plural(self.n_pairs, 'pair')} of models"
+            which = "Both models" if self.n_pairs == 1 else which
+            return f"{which} on {self.task} are distinguishable."
+        leader, of_all = self.models[0], f"distinguish all {self.n_pairs:,} pairs"
+        if self.n_pairs == 1:
+            return self._when(self.totals(), "distinguish the two models")
+        of_leader = self._when(self.totals(leader), f"tell {leader} from every other model")
+        return f"{of_leader} {self._when(self.totals(), of_all)}"
+
+    def _when(self, totals: Sequence[float | None], goal: str) -> str:
+        if not totals:
+            return f"{self.n_now:,.0f} trials per question {goal}."
+        if None in totals:
+            return f"No number of trials may {goal}."
+        most = max(total for total in totals if total is not None)
+        return f"{most:,.0f} trials per question ({most - self.n_now:,.0f} more) may {goal}."
 
 
 def plan_separation(
@@ -243,7 +299,7 @@ def plan_separation(
             lines.append(_plan_line(pair, forecast, ordered[pair[0].model]))
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)
-    return SeparationPlan(runs[0].task, tuple(lines), tuple(distinguishable))
+    return SeparationPlan(runs[0].task, tuple(ordered), tuple(lines), tuple(distinguishable))
 
 
 def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:

@@ -9,26 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes.analysis.board import Board, mean_board, task_board
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import PrefixPosterior, prefix_posteriors
-from lm_eval_bayes.analysis.leaderboard import (
-    Leaderboard,
-    LeaderboardRow,
-    leaderboard,
-    overall_leaderboard,
-)
-from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
-from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
+from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
+from lm_eval_bayes.analysis.plan import SeparationPlan, plan_separation
 from lm_eval_bayes.analysis.summary import (
     GroupSummary,
     TaskSummary,
     all_groups,
+    posteriors_of_means,
     summarise,
     summarise_groups,
 )
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats import DEFAULT_INTERVAL, SCOPES, FloatArray, IntArray, IntervalSpec
+
+#: The most models of a panel whose pairs get a forecast of further trials.
+_FORECAST_MODELS = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +128,8 @@ class TaskPanel:
     ----------
     number : int
         From 1; identifies the panel in a report.
-    board : Leaderboard
-        Their ranking.
+    scores : Board
+        Their ranking in both scopes.
     summaries : tuple of TaskSummary
         Their summaries, in the order of the ranking.
     curves : tuple of tuple of PrefixPosterior
@@ -144,18 +142,23 @@ class TaskPanel:
     n_other_models : int
         Models in other panels of this task: they answered other questions, or have another
         metric or filter.
-    rubrics : RubricTable or None
-        Scores under rubrics, if the runs recorded the signals.
+    plan : SeparationPlan or None
+        Trials until more pairs are distinguishable; None where a forecast takes too long.
     """
 
     number: int
-    board: Leaderboard
+    scores: Board
     summaries: tuple[TaskSummary, ...]
     curves: tuple[tuple[PrefixPosterior, ...], ...]
     question_scores: QuestionScores
     costs: tuple[ModelCost, ...]
     n_other_models: int = 0
-    rubrics: RubricTable | None = None
+    plan: SeparationPlan | None = None
+
+    @property
+    def board(self) -> Leaderboard:
+        """The ranking in the scope of the report."""
+        return self.scores.leaderboard
 
     @property
     def runs(self) -> tuple[TaskRun, ...]:
@@ -200,9 +203,7 @@ class ReportData:
         Warnings of the reader.
     spec : IntervalSpec
         Settings of the intervals; its scope is that of the rankings.
-    rubric_notes : tuple of str
-        Why tasks have no scores under rubrics although their runs recorded signals.
-    overall : Leaderboard or None
+    overall : Board or None
         The ranking by the mean of all tasks, if there are several and every model has all.
     """
 
@@ -210,8 +211,7 @@ class ReportData:
     groups: tuple[GroupSummary, ...]
     warnings: tuple[str, ...]
     spec: IntervalSpec
-    rubric_notes: tuple[str, ...] = ()
-    overall: Leaderboard | None = None
+    overall: Board | None = None
 
     @cached_property
     def models(self) -> tuple[str, ...]:
@@ -249,7 +249,6 @@ class ReportData:
             "leaderboards": [panel.board.to_dict() for panel in self.panels],
             "summaries": [summary.to_dict(categories=False) for summary in self.summaries],
             "groups": [group.to_dict() for group in self.groups],
-            "rubrics": [p.rubrics.to_dict() for p in self.panels if p.rubrics is not None],
             "warnings": list(self.warnings),
         }
 
@@ -277,50 +276,32 @@ def report_data(
         curves[run.task, run.model] = prefix_posteriors(run, spec)
         if progress is not None:
             progress(len(summaries))
-    rubrics, rubric_notes = _rubric_tables(saved)
     panels: list[TaskPanel] = []
     for task in saved.tasks:
         of_task = [summary for summary in summaries if summary.run.task == task]
         comparable = _comparable_groups(of_task)
-        largest = max(comparable, key=len)
         for group in comparable:
-            table = rubrics.get(task) if group is largest else None
             n_other_models = len(of_task) - len(group)
-            panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models, table))
+            panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models))
+    groups = summarise_groups(summaries, all_groups(saved))
     return ReportData(
         panels=tuple(panels),
-        groups=summarise_groups(summaries, all_groups(saved)),
+        groups=groups,
         warnings=tuple(saved.warnings),
         spec=spec,
-        rubric_notes=tuple(rubric_notes),
-        overall=_overall(panels),
+        overall=_overall(panels, groups),
     )
 
 
-def _overall(panels: Sequence[TaskPanel]) -> Leaderboard | None:
+def _overall(panels: Sequence[TaskPanel], groups: Sequence[GroupSummary]) -> Board | None:
     """Return the ranking by the mean of several tasks, if every panel has all models."""
-    boards, bounds = [panel.board for panel in panels], {panel.bounds for panel in panels}
-    models, tasks = {frozenset(b.models) for b in boards}, {b.task for b in boards}
+    boards, bounds = [panel.scores for panel in panels], {panel.bounds for panel in panels}
+    models = {frozenset(board.models) for board in boards}
+    tasks = {panel.board.task for panel in panels}
     ranked = len(models) == len(bounds) == 1 < len(boards[0].models)
-    return overall_leaderboard(boards) if ranked and len(tasks) == len(boards) > 1 else None
-
-
-def _rubric_tables(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]:
-    """Return scores under rubrics by task, and why tasks with signals have none."""
-    tables: dict[str, RubricTable] = {}
-    notes: list[str] = []
-    for task in saved.tasks:
-        # matrices and files of counts have no documents, so no signals
-        runs = [run for run in saved.of_task(task) if run.doc_ids is not None]
-        if not runs or not all(run.signals or run.signals_error for run in runs):
-            continue
-        try:
-            classified = classify_runs(runs, pooled_thresholds(runs))
-            if classified.scores:
-                tables[task] = rubric_table(classified)
-        except InvalidInputError as error:
-            notes.append(f"{task}: no scores under rubrics: {error}")
-    return tables, notes
+    if not ranked or not len(tasks) == len(boards) > 1:
+        return None
+    return mean_board(boards, posteriors_of_means(groups, tasks))
 
 
 def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummary]]:
@@ -345,19 +326,22 @@ def _panel(
     curves: Mapping[tuple[str, str], tuple[PrefixPosterior, ...]],
     spec: IntervalSpec,
     n_other_models: int,
-    rubrics: RubricTable | None,
 ) -> TaskPanel:
     by_model = {summary.run.model: summary for summary in summaries}
-    posteriors = {model: summary.learned[spec.scope] for model, summary in by_model.items()}
-    board = leaderboard([summary.run for summary in summaries], spec, posteriors=posteriors)
-    best_first = tuple(by_model[model] for model in board.models)
+    posteriors = {
+        scope: {model: summary.learned[scope] for model, summary in by_model.items()}
+        for scope in SCOPES
+    }
+    runs = [summary.run for summary in summaries]
+    scores = task_board(runs, spec, posteriors=posteriors)
+    best_first = tuple(by_model[model] for model in scores.models)
     return TaskPanel(
         number=number,
-        board=board,
+        scores=scores,
         summaries=best_first,
         question_scores=QuestionScores.of(best_first),
-        costs=model_costs(board, [summary.run for summary in best_first]),
-        curves=tuple(curves[board.task, model] for model in board.models),
+        costs=model_costs(scores.leaderboard, [summary.run for summary in best_first]),
+        curves=tuple(curves[runs[0].task, model] for model in scores.models),
         n_other_models=n_other_models,
-        rubrics=rubrics,
+        plan=plan_separation(runs, spec) if 1 < len(runs) <= _FORECAST_MODELS else None,
     )

@@ -216,7 +216,7 @@ def _check_verdicts(runs: Sequence[TaskRun]) -> None:
     if judged and without:
         rule = (
             "have a verifier's verdicts, all or none of them, because its C counts as invalid: "
-            f"{judged[0].label} has them, {without[0].label} has not (run lm-eval-bayes verify, or "
+            f"{judged[0].label} has them, {without[0].label} has not (run `study verify`, or "
             "leave them aside with --ignore-verdicts)"
         )
         got = f"verdicts in {len(judged)} of {len(runs)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -381,6 +381,16 @@ def summarise_groups(
             if tasks and all(task in by_task for task in tasks):
                 group_summaries.append(_group_summary(group, [by_task[task] for task in tasks]))
     return tuple(group_summaries)
+
+
+def posteriors_of_means(
+    groups: Iterable[GroupSummary], tasks: Collection[str]
+) -> dict[Scope, dict[str, Posterior]] | None:
+    """Return the equally weighted means of these tasks by scope and model; None without a group."""
+    by_model = {group.model: group for group in groups if {*group.tasks} == {*tasks}}
+    means = {model: group.means["equal"].learned for model, group in by_model.items()}
+    of_scope = {scope: {m: learned[scope] for m, learned in means.items()} for scope in SCOPES}
+    return of_scope if means else None
 
 
 def _tasks_of(group: str, groups: Mapping[str, Iterable[str]]) -> list[str]:

@@ -16,7 +16,7 @@ from lm_eval_bayes.cli.commands import (
     convergence,
     doctor,
     export,
-    formats,
+    gate,
     noise,
     plan,
     rank,
@@ -25,13 +25,15 @@ from lm_eval_bayes.cli.commands import (
     run,
     simulate,
     store,
+    study_rank,
     summary,
     verify,
-    wrap,
 )
 from lm_eval_bayes.cli.ui.errors import EXIT_CODES, PlainErrorsGroup
 from lm_eval_bayes.cli.ui.gate import GateCommand
+from lm_eval_bayes.cli.ui.options import HelpCommand
 from lm_eval_bayes.cli.ui.output import say
+from lm_eval_bayes.cli.ui.removed import CommandGroup
 
 app = typer.Typer(
     name="lm-eval-bayes",
@@ -47,30 +49,52 @@ app = typer.Typer(
 
 # -- the commands, in the order in which --help lists them ------------------------------------
 
-app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    run.command
-)
-_MODULES = (
-    summary,
-    compare,
-    rank,
-    noise,
-    plan,
-    report,
-    convergence,
-    simulate,
-    anchors,
-    rubric,
-    verify,
-)
-for _module in _MODULES:
-    _class = GateCommand if _module is compare else None
-    app.command(_module.__name__.rpartition(".")[2], cls=_class)(_module.command)
-app.add_typer(store.app, name="store")
-app.add_typer(export.app, name="export")
-app.command("wrap")(wrap.command)
-app.command("formats")(formats.command)
-app.command("doctor")(doctor.command)
+app.command(
+    "run",
+    cls=HelpCommand,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(run.command)
+for _module in (summary, compare, rank, plan, noise, report):
+    app.command(_module.__name__.rpartition(".")[2], cls=HelpCommand)(_module.command)
+app.command("gate", cls=GateCommand)(gate.command)
+app.command("doctor", cls=HelpCommand)(doctor.command)
+
+#: Groups of commands, with their help.
+_GROUPS = {
+    "export": (
+        "Write leaderboard submissions, or the leaderboard as a table.",
+        {
+            "table": export.table,
+            "hub": export.hub,
+            "every-eval-ever": export.every_eval_ever,
+        },
+    ),
+    "store": (
+        "Count, verify, merge, export and prune trial stores.",
+        {
+            "info": store.info,
+            "merge": store.merge,
+            "export": store.export,
+            "prune": store.prune,
+        },
+    ),
+    "study": (
+        "Study how scores and ranks come about.",
+        {
+            "convergence": convergence.command,
+            "simulate": simulate.command,
+            "anchors": anchors.command,
+            "rank": study_rank.command,
+            "rubric": rubric.command,
+            "verify": verify.command,
+        },
+    ),
+}
+for _group, (_help, _commands) in _GROUPS.items():
+    _app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None, help=_help)
+    for _name, _command in _commands.items():
+        _app.command(_name, cls=HelpCommand)(_command)
+    app.add_typer(_app, name=_group)
 
 #: Names of the commands.
 COMMANDS = frozenset(typer.main.get_group(app).commands)

@@ -1,7 +1,7 @@
-"""Leaderboards as CSV, JSON, Markdown and LaTeX.
+"""Leaderboards as CSV, JSON and Markdown.
 
-Names of models and tasks are untrusted: CSV cells cannot be read as formulas, and Markdown and
-LaTeX cells are escaped.
+Names of models and tasks are untrusted: CSV cells cannot be read as formulas, and Markdown
+cells are escaped.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from lm_eval_bayes._util.text import (
     format_probability,
     one_line,
     scope_label,
-    shorten_names,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
-from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats import Posterior
 
 #: The formats, by the suffixes of their files.
-Suffix: TypeAlias = Literal[".csv", ".json", ".md", ".tex"]
-SUFFIXES: tuple[Suffix, ...] = (".csv", ".json", ".md", ".tex")
+Suffix: TypeAlias = Literal[".csv", ".json", ".md"]
+SUFFIXES: tuple[Suffix, ...] = (".csv", ".json", ".md")
 #: Those with numbers of full precision, and with the pass family by default.
 DIGITS_IN_FULL: tuple[Suffix, ...] = (".csv", ".json")
 
@@ -49,8 +47,8 @@ def table_text(
     ----------
     boards : sequence of Leaderboard
         At least one.
-    suffix : {".csv", ".json", ".md", ".tex"}
-        The format. JSON and CSV have full precision, the others three decimals.
+    suffix : {".csv", ".json", ".md"}
+        The format. JSON and CSV have full precision, Markdown three decimals.
     families : mapping of (str, str) to mapping of str to Posterior
         By task and model, the rows of the pass family to be shown; those of a model that has none
         are empty.
@@ -177,22 +175,17 @@ def _json(boards: Sequence[Leaderboard], families: Families) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-# -- shared by Markdown and LaTeX ----------------------------------------------------------------
+# -- Markdown ------------------------------------------------------------------------------------
 
 
-def _cells(
-    board: Leaderboard,
-    escape: Callable[[object], str],
-    families: Families,
-    models: Sequence[str] | None = None,
-) -> list[list[str]]:
-    """Return the heading and the rows of a table as escaped text; `models` are shorter names."""
+def _cells(board: Leaderboard, families: Families) -> list[list[str]]:
+    """Return the heading and the rows of a table as escaped text."""
     columns = {
         "Rank": [f"{row.rank:g}" for row in board.rows],
-        "Model": [escape(model) for model in models or board.models],
+        "Model": [markdown_cell(model) for model in board.models],
         "Mean": [f"{row.posterior.mu:.3f}" for row in board.rows],
         "sd": [f"{row.posterior.sigma:.3f}" for row in board.rows],
-        f"{escape(f'{100 * board.spec.level:g}%')} interval": [
+        f"{100 * board.spec.level:g}% interval": [
             f"{row.interval.low:.3f} to {row.interval.high:.3f}" for row in board.rows
         ],
     }
@@ -202,7 +195,7 @@ def _cells(
             "Ranks": [_between(row.rank_low, row.rank_high) for row in board.rows],
         }
     for name in _names([board], families):
-        columns[escape(name)] = [
+        columns[markdown_cell(name)] = [
             _mean_sd(families.get((board.task, row.model), {}).get(name)) for row in board.rows
         ]
     for name in dict.fromkeys(name for row in board.rows for name in row.shares):
@@ -265,15 +258,13 @@ def _score_caption(board: Leaderboard) -> str:
     )
 
 
-def _metrics(board: Leaderboard, cell: Callable[[object], str]) -> str:
+def _metrics(board: Leaderboard) -> str:
     """Return the metrics of the rows, if the task logged them, and the recorded protocols."""
-    metrics = [cell(metric) for metric in board.counted if metric != GRADED]
-    protocols = map(cell, board.protocols)
+    metrics = [markdown_cell(metric) for metric in board.counted if metric != GRADED]
+    protocols = map(markdown_cell, board.protocols)
     named = (("Metric", "; ".join(metrics)), ("Protocol", "; ".join(protocols)))
     return "".join(f" {name}: {listed}." for name, listed in named if listed)
 
-
-# -- Markdown ------------------------------------------------------------------------------------
 
 #: Characters that start markup, a link, a mention, a formula or a cell; a backslash escapes them
 #: [CommonMark, "Backslash escapes"].
@@ -298,41 +289,18 @@ def _markdown(boards: Sequence[Leaderboard], families: Families) -> str:
 
 
 def _markdown_table(board: Leaderboard, families: Families) -> str:
-    heading, *rows = _cells(board, markdown_cell, families)
+    heading, *rows = _cells(board, families)
     notes = [*board.notes, *_family_notes(board, families)]
     rules = {"r": "---:", "l": ":---", "c": ":---:"}
     align = [rules[side] for side in _alignment(heading)]
     parts = [
         f"### {markdown_cell(board.task)}",
         "\n".join(f"| {' | '.join(cells)} |" for cells in (heading, align, *rows)),
-        _caption(board, families) + _metrics(board, markdown_cell),
+        _caption(board, families) + _metrics(board),
         "\n".join(f"- {markdown_cell(note)}" for note in notes),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-# -- LaTeX ---------------------------------------------------------------------------------------
-
-
-#: Characters of a name: a longer one would make the table, as wide as the text, very small.
-_LATEX_NAME = 60
-
-
-def _latex(boards: Sequence[Leaderboard], families: Families) -> str:
-    tables = "\n".join(_latex_table(board, families) for board in boards)
-    return latex_head(tables) + tables
-
-
-def _latex_table(board: Leaderboard, families: Families) -> str:
-    cells = [
-        [cell.replace(" ± ", r" $\pm$ ") for cell in line]
-        for line in _cells(board, latex_cell, families, shorten_names(board.models, _LATEX_NAME))
-    ]
-    caption = latex_cell(_caption(board, families)).replace("±", r"$\pm$") + _metrics(
-        board, latex_paragraph
-    )
-    return latex_table(cells, _alignment(cells[0]), latex_paragraph(board.task), caption)
-
-
 _WRITERS: Mapping[Suffix, Callable[[Sequence[Leaderboard], Families], str]]
-_WRITERS = MappingProxyType({".csv": _csv, ".json": _json, ".md": _markdown, ".tex": _latex})
+_WRITERS = MappingProxyType({".csv": _csv, ".json": _json, ".md": _markdown})

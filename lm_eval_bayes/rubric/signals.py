@@ -56,9 +56,9 @@ SOURCES = MappingProxyType(
         "vllm-signals, hf-signals)",
         "completion_bpt": "a recording model with log-probabilities (--model trials with vllm, hf "
         "or a server that gives them, vllm-signals, hf-signals)",
-        "verifier_a": "lm-eval-bayes verify",
-        "verifier_b": "lm-eval-bayes verify",
-        "verifier_c": "lm-eval-bayes verify",
+        "verifier_a": "lm-eval-bayes study verify",
+        "verifier_b": "lm-eval-bayes study verify",
+        "verifier_c": "lm-eval-bayes study verify",
     }
 )
 
@@ -69,7 +69,7 @@ def source_of(name: str) -> str:
     Examples
     --------
     >>> source_of("verifier_a")
-    'lm-eval-bayes verify'
+    'lm-eval-bayes study verify'
     """
     if name.startswith("rubric_"):
         return (

@@ -42,7 +42,7 @@ def read_frame(
     ----------
     frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, or mapping of columns
         Columns of questions and scores; optionally of models, tasks, trials, clusters,
-        categories, answers, tokens, costs and times, by the names that `lm-eval-bayes formats`
+        categories, answers, tokens, costs and times, by the names that `doctor --formats`
         lists. A score is a number between the bounds, a bool, or a word such as "pass"; a missing
         one is a trial without a grade, which is left out.
     model : str

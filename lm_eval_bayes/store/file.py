@@ -164,8 +164,8 @@ class StoreFile:
                 if not row.is_intact():
                     raise StoreDamagedError(
                         f"{self.path} is damaged: {row} does not match its hash; `lm-eval-bayes "
-                        "store verify` lists all such records, and the command that sampled the "
-                        "trials samples and grades them again"
+                        "store info --check` lists all such records, and the command that sampled "
+                        "the trials samples and grades them again"
                     )
                 yield row
 
@@ -203,8 +203,8 @@ def check_structure(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a store whose tables or indexes are damaged, see :meth:`StoreFile.reading`."""
     if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         raise StoreDamagedError(
-            f"{path} is damaged, so that records may be missing: `lm-eval-bayes store verify` "
-            "lists its problems"
+            f"{path} is damaged, so that records may be missing: `lm-eval-bayes store info "
+            "--check` lists its problems"
         )
 
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, lacks_log, open_file
 from lm_eval_bayes.store.schema import TABLES
@@ -16,7 +17,7 @@ MAX_PROBLEMS = 100
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(Record):
     """What was checked in a store, and its problems.
 
     Attributes

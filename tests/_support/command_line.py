@@ -20,6 +20,7 @@ def invoked(*arguments, width="400"):
     except TypeError:  # click 8.2 and later never mixes them
         runner = CliRunner()
     words = [str(argument) for argument in arguments]
+    words[:1] = " ".join(words[:1]).split()  # a command of a group is one argument, "study rank"
     result = runner.invoke(app, words, prog_name="lm-eval-bayes", env={"COLUMNS": width})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -170,7 +170,7 @@ def plan(case: SavedCase, folder: Path) -> Reading:
 
 def convergence(case: SavedCase, folder: Path) -> Reading:
     runs = (*case.runs, *case.others)
-    content, notices = _json("convergence", *runs, "--replicates", 50, *case.options)
+    content, notices = _json("study convergence", *runs, "--replicates", 50, *case.options)
     (task,) = content["tasks"]
     curve = task["along"][task["models"][0]]
     return Reading(
@@ -184,7 +184,7 @@ def convergence(case: SavedCase, folder: Path) -> Reading:
 
 
 def anchors(case: SavedCase, folder: Path) -> Reading:
-    content, notices = _json("anchors", *case.runs, *case.others, *case.options)
+    content, notices = _json("study anchors", *case.runs, *case.others, *case.options)
     (task,) = content["tasks"]
     middle = task["placed"][0]
     return Reading(
@@ -228,7 +228,7 @@ def decide(case: SavedCase, folder: Path) -> Reading:
 
 def rubric(case: SavedCase, folder: Path) -> Reading:
     schemata = ("--schema", "exact_match", "--schema", "efficiency_adjusted")
-    content, notices = _json("rubric", *case.runs, case.others[0], *schemata, *case.options)
+    content, notices = _json("study rubric", *case.runs, case.others[0], *schemata, *case.options)
     (task,) = content["tasks"]
     scores = {row["name"]: row["scores"] for row in task["schemata"]}
     return Reading(
@@ -250,7 +250,7 @@ def verify(case: SavedCase, folder: Path) -> Reading:
     runs = [copied / run.relative_to(case.root) for run in case.runs]
     with serving() as server:
         judge = ("--verifier", "judge", "--base-url", server.url())
-        rows, notices = _json("verify", *runs, *judge, *case.options)
+        rows, notices = _json("study verify", *runs, *judge, *case.options)
     trials = sum(row["trials"] for row in rows)
     return Reading(
         tuple(sorted({row["model"] for row in rows})),

@@ -1,4 +1,4 @@
-"""`compare`, `rank`, `plan --separate` and the report's table of pairs: one rule for every pair."""
+"""`compare`, `rank`, `plan --apart` and the report's table of pairs: one rule for every pair."""
 
 from __future__ import annotations
 

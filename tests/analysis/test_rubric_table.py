@@ -13,9 +13,7 @@ from _support.saved_runs import TASK, question, write_run
 
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import rubric_table
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.report.plots.drawing import check_figure_path, draw_as
-from lm_eval_bayes.report.plots.rank_trajectories import draw_ranks
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.rubric.thresholds import OWN_THRESHOLDS, Thresholds
@@ -314,41 +312,3 @@ def test_frozen_thresholds_of_runs_that_were_never_wrong():
     assert "format_confidence" in found.scores
     perfect = made("b", is_correct=np.ones(24))
     assert "conf_wrong_penalty" in classify_runs([perfect], frozen).scores
-
-
-# -- the picture ---------------------------------------------------------------------------------
-
-
-def test_every_model_is_named_at_both_ends_and_a_dollar_is_a_dollar():
-    text = pytest.importorskip("matplotlib.text", reason="matplotlib is not installed")
-    ranks = np.array([[1, 1, 2], [2, 1, 2]])
-    names = ["a$x_1$", "$\\frac$", HOSTILE]
-    figures = []
-
-    def draw(figure):
-        draw_ranks(figure, ["s_1", "s_2"], names, ranks, np.ones((2, 3)), "")
-        figures.append(figure)
-
-    draw_as(draw, [])
-    shown = [(item.get_text(), item) for item in figures[0].findobj(text.Text)]
-    for name in names[:2]:
-        assert len({item.get_position()[0] for label, item in shown if label == name}) == 2
-    assert not any(item.get_parse_math() for label, item in shown if "$" in label)
-
-
-def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder.svg").mkdir()
-    (tmp_path / "thresholds.svg").write_text("{}")
-    for name, rule in (
-        ("a.pdf", "format"),
-        ("file/a.svg", "path"),
-        ("folder.svg", "path"),
-        ("thresholds.svg", "path"),
-    ):
-        with refused("--plot", rule):
-            check_figure_path(tmp_path / name)
-    assert (tmp_path / "thresholds.svg").read_text() == "{}"
-    monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
-    with refused("matplotlib", "not-installed", error=LmEvalBayesError):
-        check_figure_path(tmp_path / "a.svg")

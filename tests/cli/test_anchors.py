@@ -1,4 +1,4 @@
-"""`lm-eval-bayes anchors`: where it places models, what it checks, and how it ends."""
+"""`lm-eval-bayes study anchors`: where it places models, what it checks, and how it ends."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def expected(target, among, keep=None, posterior=None, **more):
 
 
 def test_a_run_is_placed_among_the_models_of_a_file(files):
-    (result,) = answer("anchors", files / "four.npz", "--target", files / "new.npz")["tasks"]
+    (result,) = answer("study anchors", files / "four.npz", "--target", files / "new.npz")["tasks"]
     (placed,) = result["placed"]
     kernel = expected("medium", ["tiny", "small", "large", "huge"])
     assert placed["model"] == "new"
@@ -68,7 +68,7 @@ def test_a_run_is_placed_among_the_models_of_a_file(files):
 def test_named_models_and_filters(files):
     options = ["--target", "medium", "--anchor", "tiny", "--anchor", "huge"]
     filters = ["--keep", "0.3:0.6", "--pseudo-count", 1]
-    (result,) = answer("anchors", files / "five.npz", *options, *filters)["tasks"]
+    (result,) = answer("study anchors", files / "five.npz", *options, *filters)["tasks"]
     kernel = expected("medium", ["tiny", "huge"], (0.3, 0.6), pseudo_count=1.0)
     assert result["placed"][0]["posterior"]["probability"] == pytest.approx(kernel.probability)
     assert 0 < len(result["kept"]["kept"]) < 20
@@ -76,7 +76,7 @@ def test_named_models_and_filters(files):
 
 def test_the_population_of_questions_with_a_seed(files):
     options = ["--target", "medium", "--scope", "population", "--level", 0.9, "--seed", 2]
-    (task,) = answer("anchors", files / "five.npz", *options)["tasks"]
+    (task,) = answer("study anchors", files / "five.npz", *options)["tasks"]
     (placed,) = task["placed"]
     others = [name for name in NAMES if name != "medium"]
     kernel = expected("medium", others, posterior={"scope": "population", "seed": 2})
@@ -85,19 +85,19 @@ def test_the_population_of_questions_with_a_seed(files):
 
 
 def test_checks_that_fail(files, tmp_path):
-    assert answer("anchors", files / "five.npz")["tasks"][0]["doubtful"] is False
+    assert answer("study anchors", files / "five.npz")["tasks"][0]["doubtful"] is False
     # all trials of a model end alike, whatever the question
     R = np.repeat(np.array([[0, 1] * 4, [1, 0] * 4, [1, 1, 0, 1] * 2])[:, None, :], 12, axis=1)
     np.savez(tmp_path / "alike.npz", R=R, models=["a", "b", "c"], task="sums")
-    assert answer("anchors", tmp_path / "alike.npz")["tasks"][0]["doubtful"] is True
+    assert answer("study anchors", tmp_path / "alike.npz")["tasks"][0]["doubtful"] is True
 
 
 def test_each_in_turn_among_all_the_others(files):
-    (result,) = answer("anchors", files / "five.npz")["tasks"]
+    (result,) = answer("study anchors", files / "five.npz")["tasks"]
     assert [item["model"] for item in result["placed"]] == NAMES
     share = leb.ordering_violations(leb.AnchorMatrix.from_probabilities(tossed().mean(axis=2)))
     assert result["ordering"]["share"] == share.share
-    _, printed, _ = called("anchors", files / "five.npz")
+    _, printed, _ = called("study anchors", files / "five.npz")
     lines = re.findall(rf"^  ({'|'.join(NAMES)}) +0\.\d", printed, re.MULTILINE)
     assert set(lines) == set(NAMES)
 
@@ -110,4 +110,4 @@ def test_each_in_turn_among_all_the_others(files):
     ],
 )
 def test_without_an_anchor_or_a_question_nothing_is_placed(files, options, refused):
-    assert refusal("anchors", files / "five.npz", *options.split()) == refused
+    assert refusal("study anchors", files / "five.npz", *options.split()) == refused

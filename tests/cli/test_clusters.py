@@ -79,7 +79,7 @@ def test_every_command_uses_them_for_scope_population(coins):
     assert board["n_clusters"] == 5
     assert board["z"][0][1] == pytest.approx(expected.z, abs=1e-6)
 
-    plan = answer("plan", *coins, "--width", ".4", "--separate", *population)
+    plan = answer("plan", *coins, "--width", ".4", "--apart", *population)
     (pair,) = plan["separation"][0]["pairs"]
     assert pair["n_clusters"] == 5
     assert pair["forecast"]["current"] == pytest.approx(expected.z)
@@ -109,7 +109,7 @@ def test_a_trial_store_gives_the_same_answers_as_the_log(coins, tmp_path):
 
 
 def test_a_rubric_is_scored_with_clusters(coins):
-    rubric = ("rubric", *coins, "--schema", "exact_match", "--scope", "population")
+    rubric = ("study rubric", *coins, "--schema", "exact_match", "--scope", "population")
     (table,) = answer(*rubric)["tasks"]
     assert table["clusters"] == 5
     (schema,) = table["schemata"]

@@ -56,7 +56,7 @@ def test_the_command_that_plans_further_trials_reads_the_same_trials(tmp_path):
     _, printed, _ = lmeb("compare", table, *reading)
     (command,) = [line for line in printed.splitlines() if "lm-eval-bayes plan" in line]
     _, *arguments = shlex.split(command.partition(": ")[2])
-    assert arguments == ["plan", str(table), "--separate", *reading]
+    assert arguments == ["plan", str(table), "--apart", *reading]
     assert lmeb(*arguments)[0] == 0
 
 
@@ -73,15 +73,6 @@ def test_what_is_printed(two):
     largest = max(abs(GOOD.mean(axis=1) - POOR.mean(axis=1)))
     right = [int(cell.split("/")[0]) / 8 for cell in questions[0].split()[1:3]]
     assert abs(right[0] - right[1]) == pytest.approx(largest, abs=0.13)
-
-
-def test_exit_codes_of_a_margin(two):
-    good, poor = two
-    assert compared(good, poor, "--margin", "0")["outcome"] == "passed"
-    # undecided is not worse
-    assert compared(good, good, "--margin", "0")["failed"] is False
-    plain = compared(poor, good, "--margin", "0", code=1)
-    assert (plain["failed"], plain["checks"][0]["limit"]) == (True, 0.0)
 
 
 def test_two_runs_of_one_name_are_compared_and_not_merged(tmp_path):
@@ -116,8 +107,8 @@ def test_several_tasks(two, tmp_path):
         saved(tmp_path / folder / "1", model, GOOD if model == "good" else POOR)
         saved(tmp_path / folder / "2", model, matrix, task="other")
     saved(tmp_path / "g" / "3", "good", GOOD, task="alone")
-    plain = compared(tmp_path / "g", tmp_path / "p", "--margin", "0")
-    assert (plain["only_a"], plain["failed"]) == (["alone"], False)
+    plain = compared(tmp_path / "g", tmp_path / "p")
+    assert plain["only_a"] == ["alone"]
     assert plain["p_a_less"] == pytest.approx(1 - plain["overall"]["p_a_greater"])
 
 
@@ -129,13 +120,13 @@ def test_matrices_and_which_model_is_which(tmp_path):
     np.savez(tmp_path / "pair.npz", R=np.stack([GOOD, POOR]))
     by_file = compared(tmp_path / "a.csv", tmp_path / "b.csv")["tasks"][0]
     in_one = compared(tmp_path / "pair.npz")["tasks"][0]
-    named = compared(three, "--model-b", "three 2", "--model-a", "three 3")["tasks"][0]
-    turned = compared(tmp_path / "pair.npz", "--model-b", "pair 1")["tasks"][0]
+    named = compared(three, "-b", "three 2", "-a", "three 3")["tasks"][0]
+    turned = compared(tmp_path / "pair.npz", "-b", "pair 1")["tasks"][0]
     assert by_file["difference"] == in_one["difference"] == named["difference"]
     assert turned["difference"] == -in_one["difference"]
-    one_named = ("compare", three, "--model-a", "three 1")
+    one_named = ("compare", three, "-a", "three 1")
     assert refusal(*one_named) == ("A", "missing")
-    assert refusal(*one_named, "--model-b", "three 1") == ("--model-b", "duplicate")
+    assert refusal(*one_named, "-b", "three 1") == ("-b", "duplicate")
 
 
 def test_names_reach_no_terminal(two, tmp_path):

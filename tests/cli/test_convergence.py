@@ -1,4 +1,4 @@
-"""`lm-eval-bayes convergence`: its numbers, its picture, and how it ends."""
+"""`lm-eval-bayes study convergence`: its numbers, its picture, and how it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOSTILE = "mod$x_1$el \x1b[31m\n\u202e\ud800"
 
 
 def lmeb(*arguments):
-    return called("convergence", *arguments)
+    return called("study convergence", *arguments)
 
 
 def tossed(n_models=3, n_questions=12, n_trials=16, seed=3):
@@ -44,7 +44,7 @@ def test_json_is_what_the_kernels_say(files):
     R = tossed()
     options = ["--replicates", 300, "--seed", 5]
     scores = ["--score", "bayes", "--score", "pass@4", "--score", "g-pass@4_0.5"]
-    (result,) = answer("convergence", files / "three.npz", *options, *scores)["tasks"]
+    (result,) = answer("study convergence", files / "three.npz", *options, *scores)["tasks"]
     assert (result["task"], result["questions"], result["trials"]) == ("sums", 12, 16)
     drawn = {"replicates": 300, "seed": 5}
     for item, (metric, more) in zip(
@@ -124,19 +124,6 @@ def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
     assert level.rankings[0].kendall is None
     assert len(level.notes) == 1
     json.dumps(level.to_dict(), allow_nan=False)
-
-
-@pytest.mark.slow
-def test_the_picture(files, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    for name in ("a.svg", "b.svg", "c.png"):
-        code, _, error = lmeb(files / "three.npz", "--replicates", 50, "--plot", tmp_path / name)
-        assert (code, error) == (0, f"figure written to {tmp_path / name}\n")
-    first, other = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert first == other
-    assert first.startswith(b"<?xml")
-    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
-    assert lmeb(files / "small.npz", "--plot", tmp_path / "d.svg")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -222,14 +222,14 @@ def test_the_backends_are_those_that_record():
 
 def test_what_is_missing_or_old_is_to_be_mended(lmeb, monkeypatch):
     real = doctor.version_of
-    given = {"numpy": "1.20", "jinja2": None, "torch": "2.0", "vllm": None, "matplotlib": "3.1"}
+    given = {"numpy": "1.20", "jinja2": None, "torch": "2.0", "vllm": None, "ray": "2.1"}
     monkeypatch.setattr(doctor, "version_of", lambda n: given[n] if n in given else real(n))
     monkeypatch.setattr(installed, "gpus", lambda: ("H200", "H200", "L4"))
     code, result = lmeb("--offline")
     assert code == 1
     assert result["packages", "numpy"]["fix"] == "pip install 'numpy>=2.0'"
     assert result["packages", "jinja2"]["fix"] == "pip install 'jinja2>=3.1'"
-    assert result["packages", "matplotlib"]["state"] == "note"
+    assert result["packages", "ray"]["state"] == "note"
     assert states(result, "packages")["numpy"] == states(result, "packages")["jinja2"] == "wrong"
     assert "cannot run without vllm" in result["backends", "vllm"]["detail"]
     assert result["backends", "GPU"]["detail"] == "2 x H200, 1 x L4"
@@ -384,7 +384,7 @@ def test_without_the_harness_the_exit_code_is_1(lmeb, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [("store me", "merge"), ("doctor --off", "--offline"), ("summary --interval ", "normal")],
+    [("store me", "merge"), ("doctor --off", "--offline"), ("summary --scope ", "population")],
 )
 def test_commands_options_and_values_complete(words, offered, monkeypatch):
     words = f"lm-eval-bayes {words}"

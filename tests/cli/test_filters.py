@@ -39,7 +39,7 @@ def both(tmp_path):
 COMMANDS = [
     ("compare",),
     ("rank",),
-    ("plan", "--separate"),
+    ("plan", "--apart"),
     ("export", "table", "-o", "table.csv"),
 ]
 

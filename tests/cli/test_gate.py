@@ -1,4 +1,4 @@
-"""`compare --margin` and `--fail-if-below` as a gate for continuous integration."""
+"""`lm-eval-bayes gate`: its outcomes, exit codes and files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def outcomes(right, n=8):
 
 
 def gate(path, *options):
-    code, out, error = called("compare", path, *options, "--json")
+    code, out, error = called("gate", path, *options, "--json")
     return code, json.loads(out), error
 
 
@@ -91,7 +91,7 @@ def test_what_fails_the_step_fails_in_the_xml(tmp_path):
     for more, counts in (((), ["0", "1"]), (("--fail-if-unknown",), ["1", "0"])):
         code, _, _ = gate(tmp_path / "two.csv", *options, *more)
         assert counted(tmp_path / "gate.xml", "failures", "skipped") == counts
-        assert code == int(counts[0])
+        assert code == 3 * int(counts[0])
 
 
 def test_both_formats_in_one_file_are_refused(tmp_path, monkeypatch):
@@ -99,7 +99,7 @@ def test_both_formats_in_one_file_are_refused(tmp_path, monkeypatch):
     board(tmp_path / "two.csv", 0.6, 0.2)
     (tmp_path / "gate").write_text(EARLIER[".xml"])
     options = ("--margin", "0", "--junit", "gate", "--markdown", tmp_path / "gate")
-    assert refusal("compare", tmp_path / "two.csv", *options) == ("--markdown", "conflict")
+    assert refusal("gate", tmp_path / "two.csv", *options) == ("--markdown", "conflict")
     assert "--markdown" in error_of(tmp_path / "gate")
 
 
@@ -115,7 +115,6 @@ WRONG = (
     "two.csv --margin 0 --no-such-option --junit=gate.xml",
     "--margin 0 --junit=gate.xml",
     "two.csv --margin -1 --junit gate.xml",
-    "two.csv --junit gate.xml",
     "missing.csv --margin 0 --junit gate.xml",
 )
 
@@ -129,7 +128,7 @@ def test_wrong_arguments_are_reported_where_outcomes_are(tmp_path, monkeypatch, 
     Path("gate.xml").write_text(EARLIER[".xml"])
     Path("gate.md").write_text(EARLIER[".md"])
     Path("summary.md").write_text("before\n")
-    code, _, error = called("compare", *wrong.split(), "--markdown", "gate.md")
+    code, _, error = called("gate", *wrong.split(), "--markdown", "gate.md")
     assert code == 2
     message = error_of("gate.xml")
     assert f"error: {message}" in error
@@ -138,13 +137,6 @@ def test_wrong_arguments_are_reported_where_outcomes_are(tmp_path, monkeypatch, 
     text = Path("gate.md").read_text()
     assert text.startswith("**error** ")
     assert Path("summary.md").read_text() == "before\n" + text
-
-
-def test_wrong_arguments_of_no_gate_are_not_annotated(tmp_path, monkeypatch):
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    code, _, error = called("compare", "missing.csv", "--no-such-option")
-    assert (code, "::" in error, (tmp_path / "summary.md").exists()) == (2, False, False)
 
 
 def test_a_summary_that_cannot_be_written_changes_no_outcome(tmp_path, monkeypatch):
@@ -166,8 +158,8 @@ def test_an_interrupted_check_leaves_no_earlier_outcome(tmp_path, monkeypatch):
         assert error_of(junit) == "the command did not finish"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lm_eval_bayes.cli.commands.compare._read_sides", interrupted)
-    assert called("compare", tmp_path / "two.csv", "--margin", "0", "--junit", junit)[0] == 130
+    monkeypatch.setattr("lm_eval_bayes.cli.commands.gate.read_sides", interrupted)
+    assert called("gate", tmp_path / "two.csv", "--margin", "0", "--junit", junit)[0] == 130
     assert "interrupted" in error_of(junit)
 
 
@@ -182,7 +174,7 @@ def test_below_a_score(tmp_path):
     counts = board(tmp_path / "two.csv", 0.5, 0.6)
     posterior = hbayes_at_n(outcomes(counts["new"]))
     for limit, outcome in ((0.3, "passed"), (0.7, "failed"), (0.5, "not known yet")):
-        code, report, _ = gate(tmp_path / "two.csv", "--fail-if-below", limit)
+        code, report, _ = gate(tmp_path / "two.csv", "--floor", limit)
         (check,) = report["checks"]
         assert (check["outcome"], code) == (outcome, int(outcome == "failed"))
         p = float(posterior.distribution.cdf(np.array([limit]))[0])
@@ -191,15 +183,39 @@ def test_below_a_score(tmp_path):
 
 def test_pass_hat_k(tmp_path):
     counts = board(tmp_path / "two.csv", 0.75, 0.85)
-    _, report, _ = gate(tmp_path / "two.csv", "--margin", "0", "--gate-on", "pass^4")
+    _, report, _ = gate(tmp_path / "two.csv", "--margin", "0", "--on", "pass^4")
     (check,) = report["checks"]
     a, b = (pass_hat_k_posterior(outcomes(counts[name]), 4) for name in ("new", "old"))
     assert check["quantity"] == "pass^4"
     assert check["estimate"] == pytest.approx(a.mu - b.mu, abs=1e-9)
     assert check["sd"] == pytest.approx(np.hypot(a.sigma, b.sigma), rel=1e-6)
     assert check["extrapolated_from"] is None
-    _, report, _ = gate(tmp_path / "two.csv", "--margin", "0", "--gate-on", "pass^9")
+    _, report, _ = gate(tmp_path / "two.csv", "--margin", "0", "--on", "pass^9")
     assert report["checks"][0]["extrapolated_from"] == 8
+
+
+def test_every_question_has_to_reach_the_floor(tmp_path):
+    """Beta(1 + c, 9 − c) of the right answers c of 8; refused by Bonferroni over the questions."""
+    rows = [("m", f"q{q}", t, int(t < c)) for q, c in enumerate((8, 7, 6, 0)) for t in range(8)]
+
+    def gated(n_questions, floor, *more):
+        lines = [",".join(map(str, row)) for row in rows if int(row[1][1:]) < n_questions]
+        (tmp_path / "m.csv").write_text("\n".join(["model,question,trial,correct", *lines]))
+        code, report, _ = gate(tmp_path / "m.csv", "--on", "question", "--floor", floor, *more)
+        (check,) = report["checks"]
+        return code, check
+
+    p_below = [float(stats.beta.cdf(0.5, 1 + c, 9 - c)) for c in (8, 7, 6, 0)]
+    code, check = gated(2, 0.5)
+    assert (code, check["outcome"], check["questions"]) == (0, "passed", [])
+    assert check["probability"] == pytest.approx(p_below[1], abs=1e-9)
+    assert p_below[1] < 0.025
+    for more, expected in (((), 0), (("--fail-if-unknown",), 3)):
+        code, check = gated(3, 0.5, *more)
+        assert (code, check["outcome"], check["questions"]) == (expected, "not known yet", ["q2"])
+    code, check = gated(4, 0.5)
+    assert 1.0 - 0.025 / 4 < p_below[3] == pytest.approx(check["probability"], abs=1e-9)
+    assert (code, check["outcome"], check["questions"]) == (1, "failed", ["q3"])
 
 
 def test_limits_lie_within_the_bounds_of_scores_and_of_pass_hat_k(tmp_path):
@@ -214,12 +230,12 @@ def test_limits_lie_within_the_bounds_of_scores_and_of_pass_hat_k(tmp_path):
     runs = read_runs([tmp_path / "grades.csv"], bounds=(1.0, 5.0)).runs
     new, old = (replace(run, threshold=4.0) for run in runs)
     comparison = compare_runs([new], [old])
-    (check,) = gate_checks(comparison, below=0.9, pass_hat_k=2)
+    (check,) = gate_checks(comparison, floor=0.9, pass_hat_k=2)
     assert (check.outcome, check.limit, check.extrapolated_from) == ("failed", 0.9, None)
-    for options in ({"below": 3.0, "pass_hat_k": 2}, {"below": 0.9}, {"below": 1.0}):
+    for options in ({"floor": 3.0, "pass_hat_k": 2}, {"floor": 0.9}, {"floor": 1.0}):
         with pytest.raises(InvalidInputError) as caught:
             gate_checks(comparison, **options)
-        assert caught.value.value == options["below"]
+        assert caught.value.value == options["floor"]
 
 
 def test_annotations_summary_and_junit(tmp_path, monkeypatch):
@@ -231,7 +247,7 @@ def test_annotations_summary_and_junit(tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     junit = tmp_path / "gate.xml"
     options = ("--junit", junit, "--markdown", tmp_path / "gate.md")
-    code, _, error = gate(tmp_path / "two.csv", "--margin", "0", "--fail-if-below", ".5", *options)
+    code, _, error = gate(tmp_path / "two.csv", "--margin", "0", "--floor", ".5", *options)
     assert code == 1
     annotations = [line for line in error.splitlines() if line.startswith("::")]
     assert [line.split(" ")[0] for line in annotations] == ["::error", "::error"]
@@ -250,7 +266,7 @@ def test_questions_that_are_left_out_are_named_in_the_files(tmp_path):
     table = tmp_path / "two.csv"
     table.write_text("model,question,trial,score\n" + "\n".join(rows), encoding="utf-8")
     files = ("--junit", tmp_path / "gate.xml", "--markdown", tmp_path / "gate.md")
-    assert called("compare", table, "--align", "intersection", "--margin", "0", *files)[0] == 0
+    assert called("gate", table, "--align", "intersection", "--margin", "0", *files)[0] == 0
     sentence = suite_of(tmp_path / "gate.xml").find("testcase/system-out").text
     assert "outcomes: 2 questions" in sentence
     assert (tmp_path / "gate.md").read_text().splitlines()[-2:] == [sentence, ""]
@@ -261,15 +277,14 @@ def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
     runs = tmp_path / "two.csv"
     board(runs, 0.2, 0.6)
     before = runs.read_bytes()
-    for arguments in (("--margin", "nothing"), ()):
-        assert called("compare", runs, *arguments, option, runs)[0] == 2
-        assert runs.read_bytes() == before
-    assert refusal("compare", runs, "--margin", "0", option, runs) == (option, "path")
+    assert called("gate", runs, "--margin", "nothing", option, runs)[0] == 2
+    assert runs.read_bytes() == before
+    assert refusal("gate", runs, "--margin", "0", option, runs) == (option, "path")
     assert runs.read_bytes() == before
     other = tmp_path / "other"
-    for options in (("--margin", "0"), ("--fail-if-below", ".1"), ("--margin", "x")):
+    for options in (("--margin", "0"), ("--floor", ".1"), ("--margin", "x")):
         outcome = other.read_bytes() if other.exists() else None
-        called("compare", runs, *options, option, other)
+        called("gate", runs, *options, option, other)
         assert other.read_bytes() != outcome
 
 
@@ -278,9 +293,9 @@ def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
 def test_a_pipe_is_not_replaced(tmp_path, monkeypatch, option):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    monkeypatch.delattr("lm_eval_bayes.cli.commands.compare._read_sides")
-    assert refusal("compare", "two.csv", "--margin", "0", option, pipe) == (option, "path")
-    assert called("compare", "two.csv", "--margin", "nothing", option, pipe)[0] == 2
+    monkeypatch.delattr("lm_eval_bayes.cli.commands.gate.read_sides")
+    assert refusal("gate", "two.csv", "--margin", "0", option, pipe) == (option, "path")
+    assert called("gate", "two.csv", "--margin", "nothing", option, pipe)[0] == 2
     assert pipe.is_fifo()
 
 
@@ -289,9 +304,9 @@ def test_an_error_of_standard_output_is_no_outcome(tmp_path, monkeypatch):
         raise BrokenPipeError(32, "Broken pipe")
 
     board(tmp_path / "two.csv", 0.2, 0.6)
-    monkeypatch.setattr("lm_eval_bayes.cli.commands.compare.show_comparison", broken)
-    command = ("compare", tmp_path / "two.csv", "--margin", "0", "--junit", tmp_path / "gate.xml")
-    code, _, error = called(*command)
+    monkeypatch.setattr("lm_eval_bayes.cli.commands.gate.say_json", broken)
+    command = ("gate", tmp_path / "two.csv", "--margin", "0", "--junit", tmp_path / "gate.xml")
+    code, _, error = called(*command, "--json")
     assert (code, "worse: P" in error) == (2, True)
     assert counted(tmp_path / "gate.xml", "failures", "errors") == ["1", "0"]
 
@@ -358,7 +373,7 @@ def test_two_runs_of_one_model_have_one_label_each(tmp_path):
     for file, seed in (("a.csv", 2), ("b.csv", 3)):
         tasks_of(tmp_path / file, "x", 0.5, seed)
     options = ("--margin", "0", "--markdown", tmp_path / "gate.md")
-    called("compare", tmp_path / "a.csv", tmp_path / "b.csv", *options)
+    called("gate", tmp_path / "a.csv", tmp_path / "b.csv", *options)
     assert (tmp_path / "gate.md").read_text().startswith("**m** (A) and **m** (B)\n")
 
 
@@ -382,7 +397,7 @@ def gate_on_tasks(folder, of_a, of_b, *options):
     tasks_of(folder / "a.csv", of_a, 0.9, 1)
     tasks_of(folder / "b.csv", of_b, 0.3, 2)
     files = ("--junit", folder / "gate.xml", "--markdown", folder / "gate.md", "--json")
-    code, printed, _ = called("compare", folder / "a.csv", folder / "b.csv", *options, *files)
+    code, printed, _ = called("gate", folder / "a.csv", folder / "b.csv", *options, *files)
     return (
         code,
         json.loads(printed),
@@ -391,7 +406,7 @@ def gate_on_tasks(folder, of_a, of_b, *options):
     )
 
 
-@pytest.mark.parametrize(("more", "n_checks"), [((), 2), (("--fail-if-below", ".5"), 3)])
+@pytest.mark.parametrize(("more", "n_checks"), [((), 2), (("--floor", ".5"), 3)])
 def test_a_task_that_only_b_has_fails(tmp_path, more, n_checks):
     code, report, suite, table = gate_on_tasks(tmp_path, "x", "xyz", "--margin", "0", *more)
     assert (code, report["outcome"], report["failed"]) == (1, "failed", True)
@@ -407,7 +422,7 @@ def test_a_task_that_only_b_has_fails(tmp_path, more, n_checks):
     ("of_a", "of_b", "options"),
     [
         ("x", "xy", ("--margin", "0", "--align", "intersection")),
-        ("x", "xy", ("--fail-if-below", ".5")),
+        ("x", "xy", ("--floor", ".5")),
         ("xy", "x", ("--margin", "0")),
     ],
 )

@@ -32,15 +32,19 @@ def test_one_model(two):
     assert detectable["paired"] == detectable_difference(components, 8, "paired")
     assert (task["correlation"], task["correlation_source"]) == (0.5, "assumed")
     assert [needed["design"] for needed in model["needed"]] == ["benchmark", "paired", "unpaired"]
-    _, printed, _ = lmeb("noise", two[0], "--difference", ".05", width="80")
-    (row,) = [line.split() for line in printed.splitlines() if "95% at most" in line]
-    assert row[-2:] == [f"{components.distance(1):.3f}", f"{components.distance(8):.3f}"]
+    _, printed, _ = lmeb("noise", two[0], "--difference", ".05")
+    (row,) = [line.split() for line in printed.splitlines() if line.startswith("this model")]
+    assert row[-3:-1] == [f"{components.distance(n):.3f}" for n in (1, 8)]
+    assert f"{components.distance(8):.3f}" in printed.splitlines()[0]
+    rows = [line for line in printed.splitlines() if line.startswith(("these", "the pop"))]
+    sizes = [needed["questions"] for needed in model["needed"]]
+    assert [int(row.split()[-1]) for row in rows] == sizes
 
 
 def test_single_trials_are_bounds(tmp_path):
     path = tmp_path / "single.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.1)[:, :1], outcomes(2)[:, :1]]))
-    assert "<=0." in lmeb("noise", path)[1]
+    assert "at most" in lmeb("noise", path)[1].partition("\n\n")[2]
     (task,) = answer("noise", path)["tasks"]
     assert task["models"][0]["components"]["within"] is None
     assert task["models"][0]["runs"][0]["is_bound"]
@@ -77,8 +81,8 @@ def test_no_impossible_difference_is_shown(tmp_path):
     assert all(float(value) <= 1.0 for value in full["detectable"].values())
     assert any("2 questions" in note for note in model["notes"])
     _, printed, _ = lmeb("noise", single_model)
-    rows = [line.split() for line in printed.splitlines() if "shown: the" in line]
-    assert [row[-2] for row in rows] == ["none"] * 3
+    rows = [line for line in printed.splitlines() if "other questions" in line]
+    assert [row.split()[-3] for row in rows] == ["none"]
 
 
 def test_names_are_untrusted(tmp_path):

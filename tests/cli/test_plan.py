@@ -30,21 +30,48 @@ def test_a_width(two):
         assert line["unrecorded"] == [f"time was not recorded for {line['models'][0]}"]
 
 
+def rows_of(printed):
+    """Return the cells of the rows of a printed table."""
+    rows = printed.partition("\n\n")[2].splitlines()[1:]
+    return [row.replace("or more", "ormore").split() for row in rows]
+
+
 def test_what_is_printed(two):
-    code, printed, error = lmeb("plan", *two, "--width", ".1", "--separate")
+    code, printed, error = lmeb("plan", *two, "--width", ".1")
     assert (code, error) == (0, "")
-    # two models: the two-sided quantile, a little above 1.96 for variances that are estimated
-    (target,) = re.findall(r"\(z\s+=\s+([\d.]+)\)", printed)
-    assert 1.94 < float(target) < 2.02
-    assert lmeb("plan", *two, "--width", ".9")[1].count("reached") == 2
+    lines = answer("plan", *two, "--width", ".1")["runs"]
+    for row, line in zip(rows_of(printed), lines, strict=False):
+        f = line["forecast"]
+        low, high = f["additional_low"], f["additional_high"]
+        further = str(f["additional"]), str(low), "to", str(high)
+        assert row[:3] == [line["models"][0], f"{f['current']:.3f}", str(8 + f["additional"])]
+        assert tuple(row[3:7]) == further
+    _, printed, _ = lmeb("plan", *two, "--width", ".9")
+    assert [row[2:5] for row in rows_of(printed)[:2]] == [["8", "0", "-"]] * 2
+
+
+def test_without_a_goal(two):
+    """One model gets the trials of several widths, and several the pairs after some trials."""
+    lines = answer("plan", two[0])["runs"]
+    assert [line["forecast"]["target"] for line in lines] == [0.08, 0.05, 0.03, 0.02]
+    rows = rows_of(lmeb("plan", two[0])[1])[:4]
+    totals = [str(8 + line["forecast"]["additional"]) for line in lines]
+    assert [row[1] for row in rows] == totals
+    (plan,) = answer("plan", *two)["separation"]
+    (pair,) = plan["pairs"]
+    needed = 8 + pair["forecast"]["additional"]
+    rows = rows_of(lmeb("plan", *two)[1])
+    counts = {int(row[0]): int(row[2]) for row in rows if row[0].isdecimal()}
+    assert counts == {n: int(n >= needed) for n in counts}
+    assert max(counts) >= needed > max(n for n in counts if not counts[n])
 
 
 def test_models_that_are_already_distinguishable(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))
-    (separation,) = answer("plan", path, "--separate")["separation"]
+    (separation,) = answer("plan", path, "--apart")["separation"]
     assert (len(separation["distinguishable"]), separation["pairs"]) == (1, [])
-    assert len(lmeb("plan", path, "--separate")[1].splitlines()) == 1
+    assert len(lmeb("plan", path)[1].splitlines()) == 2
 
 
 def test_a_width_that_few_draws_reach_is_out_of_reach(two):
@@ -54,7 +81,7 @@ def test_a_width_that_few_draws_reach_is_out_of_reach(two):
     assert forecast["additional"] is None
     assert forecast["additional_low"] is not None
     _, printed, error = lmeb(*plan)
-    assert "out of reach" in printed
+    assert rows_of(printed)[0][2:4] == ["-", "-"]
     share = int(re.search(r"only (\d+)% of the predictive draws", error)[1]) / 100.0
     assert 0.05 <= share < 0.5
     assert forecast["probability"] == pytest.approx(share, abs=0.02)
@@ -74,8 +101,9 @@ def test_models_of_different_n_show_their_own(tmp_path):
     for name, n in (("A", 3), ("B", 12)):
         np.savez(tmp_path / f"{name}.npz", R=(rng.random((30, n)) < 0.5).astype(int))
     files = tmp_path / "A.npz", tmp_path / "B.npz"
-    (line,) = answer("plan", *files, "--separate")["separation"][0]["pairs"]
+    (line,) = answer("plan", *files, "--apart")["separation"][0]["pairs"]
     own = {"A": 3.0, "B": 12.0}
     assert line["n"] == [own[model] for model in line["models"]]
-    _, printed, _ = lmeb("plan", *files, "--separate", "--wide")
-    assert " and ".join(f"{own[model]:g}" for model in line["models"]) in printed
+    further = line["forecast"]["additional"]
+    printed = lmeb("plan", *files, "--verbose")[1]
+    assert f"{12 + further} trials" in printed.splitlines()[0]

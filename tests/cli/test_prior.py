@@ -93,7 +93,7 @@ def test_compare_gives_a_prior_to_a_side(runs, scope, strength):
 
 @pytest.mark.slow
 def test_convergence_learns_the_shift_at_every_n(runs):
-    content = answer("convergence", runs / "new", "--prior", runs / "old", *AUTO)
+    content = answer("study convergence", runs / "new", "--prior", runs / "old", *AUTO)
     along = content["tasks"][0]["along"]["model"]
     for prefix in along:
         first = Outcomes.from_matrix(NEW[:, : prefix["n"]], R0=OLD)

@@ -40,12 +40,12 @@ def test_what_is_printed(four):
     assert [row[:3] for row in pairs[1:]] == [[f"{i}", "m", f"{i}"] for i in range(1, 5)]
     assert pairs[4][3] == "<0.001"
     assert "P(row > column)" not in lmeb("rank", four)[1]
-    (board,) = answer("rank", four, "--ties", "adjacent")["leaderboards"]
+    (board,) = answer("study rank", four, "--ties", "adjacent")["leaderboards"]
     assert (board["ties"], board["confidence"]) == ("adjacent", 0.95)
 
 
 def test_the_shared_prior(four, plain):
-    code, printed, error = lmeb("rank", four, "--shared")
+    code, printed, error = lmeb("study rank", four, "--shared")
     shared = plain["leaderboards"][0]["shared"]
     assert (code, error) == (0, f"note: outcomes: {shared['note']}\n")
     assert f": {shared['tau']:.2f} ({shared['tau_low']:.2f} to " in printed
@@ -84,7 +84,7 @@ def test_the_layout_of_the_paper(tmp_path):
     np.savez(tmp_path / "a.npz", R=R, models=["w", "x", "y", "z"], task="first")
     np.savez(tmp_path / "b.npz", R=R[::-1][:3], models=["w", "x", "v"], task="second")
     files = (tmp_path / "a.npz", tmp_path / "b.npz")
-    table = answer("rank", *files, "--paper")["paper"]
+    table = answer("study rank", *files, "--paper")["paper"]
     assert table["tasks"] == ["first", "second"]
     assert table["threshold"] == pytest.approx(stats.norm.ppf(0.95))
 
@@ -115,7 +115,7 @@ def test_the_layout_of_the_paper(tmp_path):
             assert pair == expected[task].get(row["model"])
     order = [row["model"] for row in table["rows"]]
     assert order == [*sorted("wxyz", key=lambda model: expected["first"][model][1]), "v"]
-    code, printed, _ = lmeb("rank", *files, "--paper")
+    code, printed, _ = lmeb("study rank", *files, "--paper")
     assert code == 0
     for model in order:
         (line,) = (line for line in printed.splitlines() if line.startswith(f"  {model} "))
@@ -131,7 +131,7 @@ def test_tasks_that_no_two_models_share(tmp_path):
 
 def test_a_method_of_scorio_beside_ours(four):
     scorio = pytest.importorskip("scorio.rank", reason="scorio is not installed")
-    content = answer("rank", four, "--method", "bradley_terry")
+    content = answer("study rank", four, "--method", "bradley_terry")
     (other,) = content["scorio"]
     expected = scorio.bradley_terry(np.stack(MATRICES), return_scores=True)
     by_model = {row["model"]: row for row in other["rows"]}
@@ -142,5 +142,5 @@ def test_a_method_of_scorio_beside_ours(four):
     ours = [row["mu"] for row in places]
     theirs = [-by_model[row["model"]]["rank"] for row in places]
     assert other["agreement"]["tau_b"] == pytest.approx(stats.kendalltau(ours, theirs).statistic)
-    assert "by pass_at_k, k=2" in lmeb("rank", four, "--method", "pass_at_k:k=2")[1]
-    assert refusal("rank", four, "--method", "elo:x=1") == ("--method", "unknown-key")
+    assert "by pass_at_k, k=2" in lmeb("study rank", four, "--method", "pass_at_k:k=2")[1]
+    assert refusal("study rank", four, "--method", "elo:x=1") == ("--method", "unknown-key")

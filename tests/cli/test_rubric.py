@@ -1,4 +1,4 @@
-"""`lm-eval-bayes rubric`: what it prints, what it writes, how it ends."""
+"""`lm-eval-bayes study rubric`: what it prints, what it writes, how it ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from functools import partial
 
 import pytest
-from _support.command_line import answer, called, command_error, refusal
+from _support.command_line import answer, called, refusal
 from _support.harness_command import lm_eval_command
 from _support.saved_runs import STAMP, TASK, question, write_run
 
@@ -21,7 +21,7 @@ HOSTILE = "mod$x_1$el \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
 WITHOUT_PROMPTS = [name for name in SCHEMATA if "verifier" not in name and name[:3] != "ood"]
 
 
-lmeb = partial(called, "rubric")
+lmeb = partial(called, "study rubric")
 
 
 def trial(right, boxed=True, tokens=16, bpt=1.0, cut=False, verdict=None, **more):
@@ -96,7 +96,7 @@ def test_the_table(good, poor):
 
 
 def test_other_weights(good, poor):
-    content = answer("rubric", good, poor, "--weights", "format_aware=0, 0, 1/4,.5,1")
+    content = answer("study rubric", good, poor, "--weights", "format_aware=0, 0, 1/4,.5,1")
     result = of(content, "good", "format_aware")
     mu, sigma = learned(by_category(GOOD), (0, 0, 0.25, 0.5, 1))
     assert (result["mu"], result["sigma"]) == pytest.approx((mu, sigma), rel=1e-12)
@@ -116,7 +116,7 @@ def test_missing_trials_are_shown_and_warned_of(tmp_path, good):
     for item in result[0]["trials"][:3]:
         item["finish_reason"] = None
     folder = write_run(tmp_path / "gaps", "gaps", result)
-    content = answer("rubric", good, folder, "--schema", "exact_match")
+    content = answer("study rubric", good, folder, "--schema", "exact_match")
     assert of(content, "gaps", "exact_match")["missing"] == 3
     _, _, error = lmeb(good, folder, "--schema", "exact_match")
     assert "gaps missing 3 of 16" in error
@@ -124,9 +124,8 @@ def test_missing_trials_are_shown_and_warned_of(tmp_path, good):
 
 def test_several_tasks_make_several_tables(tmp_path, good, poor):
     other = write_run(tmp_path / "other", "good", questions(POOR), task="other_task")
-    content = answer("rubric", good, other, poor, "--schema", "exact_match")
+    content = answer("study rubric", good, other, poor, "--schema", "exact_match")
     assert [task["task"] for task in content["tasks"]] == [TASK, "other_task"]
-    assert refusal("rubric", good, other, "--plot", tmp_path / "a.svg") == ("--plot", "conflict")
 
 
 def test_names_are_shown_as_text(tmp_path, good):
@@ -149,17 +148,17 @@ def test_names_are_shown_as_text(tmp_path, good):
 def test_freezing_and_using_thresholds(tmp_path, good, poor):
     file = tmp_path / "frozen.json"
     schemata = ("--schema", "exact_match", "--schema", "efficiency_adjusted")
-    first = answer("rubric", good, *schemata, "--freeze", file)
+    first = answer("study rubric", good, *schemata, "--freeze", file)
     # the same again is no change
     before = file.stat().st_mtime_ns
-    answer("rubric", good, *schemata, "--freeze", file)
+    answer("study rubric", good, *schemata, "--freeze", file)
     assert file.stat().st_mtime_ns == before
     # a model joins: with the frozen thresholds the first one's scores stay as they are
-    second = answer("rubric", good, poor, *schemata, "--thresholds", file)
+    second = answer("study rubric", good, poor, *schemata, "--thresholds", file)
     assert second["thresholds_file"] == "frozen.json"
     (task,) = second["tasks"]
     assert task["thresholds"]["pooled_over"] == [f"good (samples_{TASK}_{STAMP}.jsonl)"]
-    third = answer("rubric", good, poor, *schemata)
+    third = answer("study rubric", good, poor, *schemata)
     of_first, of_second, of_third = (
         of(content, "good", "efficiency_adjusted")["mu"] for content in (first, second, third)
     )
@@ -170,7 +169,7 @@ def test_freezing_and_using_thresholds(tmp_path, good, poor):
 
 def test_a_file_of_other_content_is_not_written_over(tmp_path, good, poor):
     file = tmp_path / "new" / "frozen.json"
-    runs = ("rubric", good, "--schema", "exact_match")
+    runs = ("study rubric", good, "--schema", "exact_match")
     answer(*runs, "--freeze", file)
     content = file.read_text()
     assert refusal(*runs, poor, "--freeze", file) == ("--freeze", "path")
@@ -178,25 +177,6 @@ def test_a_file_of_other_content_is_not_written_over(tmp_path, good, poor):
 
 
 # -- verdicts ------------------------------------------------------------------------------------
-
-
-# -- the picture ---------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_picture(tmp_path, good, poor):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    assert lmeb(good, poor, "--plot", tmp_path / "a.svg")[0] == 0
-    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-
-
-def test_a_picture_needs_matplotlib(tmp_path, monkeypatch, good):
-    monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
-    assert "matplotlib" in str(command_error("rubric", good, "--plot", tmp_path / "a.svg"))
-    assert not (tmp_path / "a.svg").exists()
-
-
-# -- wrong arguments -----------------------------------------------------------------------------
 
 
 # -- a real run ----------------------------------------------------------------------------------
@@ -209,7 +189,7 @@ def test_a_real_run_of_the_harness(tmp_path):
     model_args = f"backend=biased_coin,store={tmp_path / 's.sqlite'},beta=2:3,boxed=0.7"
     words = ("--model", "trials", "--model_args", model_args, "--tasks", "demo_arithmetic_bayes")
     lm_eval_command(*words, "--limit", 10, "--log_samples", "--output_path", tmp_path / "out")
-    content = answer("rubric", tmp_path / "out")
+    content = answer("study rubric", tmp_path / "out")
     (samples,) = (tmp_path / "out").rglob("samples_*.jsonl")
     rows = [json.loads(line) for line in samples.read_text().splitlines()]
     right = sum(sum(row["outcomes"]) for row in rows)
@@ -249,7 +229,7 @@ def test_a_rubric_that_the_task_had_of_its_own_is_shown_and_can_be_named(tmp_pat
     runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR)]
     printed = lmeb(*runs, "--schema", "terse")[1]
     assert any(line.split()[:1] == ["terse"] for line in printed.splitlines())
-    content = answer("rubric", runs[0], "--schema", "terse", "--weights", "terse=0,1,1")
+    content = answer("study rubric", runs[0], "--schema", "terse", "--weights", "terse=0,1,1")
     # the first two trials of each question have 8 and 12 tokens, and are right
     categories = of(content, "good", "terse")["categories"]
     assert categories == {"wrong": 4, "long": 8, "short": 4, "missing": 0}
@@ -261,20 +241,11 @@ def test_own_rubrics_of_one_name_must_be_the_same(tmp_path):
         "categories": [*OWN["categories"][:2], {**OWN["categories"][2], "when": "correct"}],
     }
     runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR, other)]
-    assert refusal("rubric", *runs)[1] == "mismatch"
+    assert refusal("study rubric", *runs)[1] == "mismatch"
 
 
 def test_what_is_no_regular_file_is_refused(good, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for option in ("--freeze", "--thresholds"):
-        assert refusal("rubric", good, option, pipe) == (option, "path")
-
-
-def test_a_picture_does_not_replace_thresholds(good, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    both = tmp_path / "both.svg"
-    assert refusal("rubric", good, "--freeze", both, "--plot", both) == ("--plot", "conflict")
-    both.write_text("{}")
-    assert lmeb(good, "--plot", both)[0] == 2
-    assert both.read_text() == "{}"
+        assert refusal("study rubric", good, option, pipe) == (option, "path")

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes simulate`: coverage, separation, the files it writes, and how it ends."""
+"""`lm-eval-bayes study simulate`: coverage, separation, the files it writes, and how it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lm_eval_bayes.analysis.simulation import (
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.simulation import mimics_with_means
 
-lmeb = partial(called, "simulate")
+lmeb = partial(called, "study simulate")
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ def test_what_is_there_stays_unless_told(tmp_path):
     page, matrix = tmp_path / "demo.html", tmp_path / "coins.csv"
     options = ["--trials", 2, "--replicates", 2, "--html", page, "-o", matrix]
     matrix.write_text("mine", encoding="utf-8")
-    assert refusal("simulate", *options) == ("--output", "path")
+    assert refusal("study simulate", *options) == ("--output", "path")
     assert matrix.read_text(encoding="utf-8") == "mine"
     assert not page.exists()
-    content = answer("simulate", *options, "--overwrite")
+    content = answer("study simulate", *options, "--overwrite")
     assert content["files"] == [str(matrix), str(page)]
     assert matrix.read_text(encoding="utf-8").startswith("task,model,question,trial 1")

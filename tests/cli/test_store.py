@@ -124,18 +124,18 @@ def changed(path, statement):
 
 def test_verify(make):
     path = make(task="aime")
-    code, printed, error = lmeb("verify", path)
+    code, printed, error = lmeb("info", "--check", path)
     assert (code, error) == (0, "")
     assert printed.startswith(f"{path}: intact (3 trials, 3 graded outcomes, ")
     changed(path, "UPDATE trials SET seed = 99 WHERE trial = 1")
-    code, printed, _ = lmeb("verify", path)
+    code, printed, _ = lmeb("info", "--check", path)
     assert code == 1
     assert "  trial 1 of prompt" in printed
 
 
 def test_verify_goes_on_behind_a_store_that_is_missing(make, tmp_path):
     path = make()
-    code, printed, error = lmeb("verify", tmp_path / "absent.sqlite", path)
+    code, printed, error = lmeb("info", "--check", tmp_path / "absent.sqlite", path)
     assert (code, error.count("error: ")) == (2, 1)
     assert f"{path}: intact" in printed
 
@@ -225,7 +225,7 @@ def test_output_in_a_pipe(make):
     trials = printed.split("\ntrials\n")[1].splitlines()
     assert any("…" in line for line in trials[:6]), "hashes are shortened in the middle"
     (info,) = answer("store", "info", path)
-    assert info["models"].keys() <= set(lmeb("info", "--wide", path)[1].split())
+    assert info["models"].keys() <= set(lmeb("info", "--verbose", path)[1].split())
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from _support.command_line import answer
 from _support.command_line import called as lmeb
 from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 from _support.saved_matrices import HOSTILE, outcomes, saved
+from _support.tables import write_rows
 
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.runs.reader import read_runs
@@ -110,47 +112,101 @@ def test_the_size_weighted_mean_is_that_of_the_harness_group(table, summed_up):
     assert size["bayes"]["mu"] == pytest.approx(expected["bayes@8"])
 
 
+def cells_of(printed, name):
+    """Return the cells of the row of this name in a printed table."""
+    (line,) = [line for line in printed.splitlines()[1:] if line.startswith(f"{name} ")]
+    return line.removeprefix(name).split()
+
+
+def ends(rows, name):
+    return [f"{rows[f'{name}_{end}']:.3f}" for end in ("low", "high")]
+
+
 def test_the_printed_table(grouped, table):
-    code, printed, _ = lmeb("summary", grouped, "--task", "demo_few")
+    code, printed, _ = lmeb("summary", grouped, "--task", "demo_few", "--verbose", "--estimates")
     assert code == 0
     rows = rows_of(table, "demo_few")
-    (line,) = [item for item in printed.splitlines() if "demo_few" in item and " to " in item]
-    assert f"{rows['hbayes@8']:.3f} ± {rows['hbayes@8_stderr']:.3f}" in line
-    for name in ("hbayes@8", "hbayes@8_population", "bayes@8"):
-        assert f"{rows[f'{name}_low']:.3f} to {rows[f'{name}_high']:.3f}" in line
-    (line,) = [item for item in printed.splitlines() if "demo_few" in item and "maj@k" in item]
-    posterior = f"{rows['hmaj@8']:.3f} ± {rows['hmaj@8_stderr']:.3f}"
-    assert line.endswith(posterior)
-    _, printed, _ = lmeb("summary", grouped, "--task", "demo_few", "--estimates")
-    lines = [item for item in printed.splitlines() if "demo_few" in item and "maj@k" in item]
-    assert lines[0] == line
-    assert lines[1].endswith(f" {rows['maj@8']:.3f}")
-    assert "these questions" in printed
+    learned = [f"{rows['avg@8']:.3f}", f"{rows['hbayes@8']:.3f}", *ends(rows, "hbayes@8")]
+    assert cells_of(printed, "hbayes@8")[:6] == learned + ends(rows, "hbayes@8_population")
+    for name in ("pass@8", "pass^2", "maj@8"):
+        posterior = [f"{rows[f'h{name}']:.3f}", *ends(rows, f"h{name}")]
+        assert cells_of(printed, f"h{name}")[:4] == [f"{rows[name]:.3f}", *posterior]
+    paper = ["-", f"{rows['bayes@8']:.3f}", *ends(rows, "bayes@8")]
+    assert cells_of(printed, "bayes@8")[:4] == paper
+    _, printed, _ = lmeb("summary", grouped, "--task", "demo_few")
+    assert "hmaj@8" not in printed
+    answer, interval = printed.splitlines()[0], ends(rows, "hbayes@8")
+    assert [f"{rows['hbayes@8']:.3f}", *interval] == re.findall(r"0\.\d{3}", answer)
     population = ("--task", "demo_few", "--scope", "population")
-    assert "these questions" not in lmeb("summary", grouped, *population)[1]
+    answer = lmeb("summary", grouped, *population)[1].splitlines()[0]
+    assert re.findall(r"0\.\d{3}", answer)[1:] == ends(rows, "hbayes@8_population")
+
+
+def test_the_printed_tasks_of_a_model(grouped, table):
+    rows = rows_of(table, "demo_both")
+    _, printed, _ = lmeb("summary", grouped)
+    size = cells_of(printed, "demo_both, size")
+    assert size[:3] == [f"{rows['hbayes@8']:.3f}", *ends(rows, "hbayes@8")]
+    assert cells_of(printed, "demo_few")[:3] == ["12", "x", "8"]
 
 
 def test_options_reach_the_numbers(grouped):
-    options = ("--task", "demo_few", "--level", ".5", "--interval", "normal", "--k", "3,2")
+    options = ("--task", "demo_few", "--level", ".5", "--k", "3,2")
     (first,) = answer("summary", grouped, *options)["tasks"]
-    learned = first["hbayes"]["benchmark"]
-    half = 0.6744897501960817 * learned["sigma"]
-    assert learned["interval"]["high"] == pytest.approx(learned["mu"] + half)
+    (wider,) = answer("summary", grouped, "--task", "demo_few")["tasks"]
+    narrow, wide = (task["hbayes"]["benchmark"]["interval"] for task in (first, wider))
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
     assert [name for name in first["rows"] if name.startswith("pass@")] == ["pass@2", "pass@3"]
 
 
-def test_several_models_and_what_they_lack(tmp_path):
+def test_several_models_and_tasks(tmp_path):
     a = saved(tmp_path / "a", "model-a", outcomes(1), completion_tokens=20)
-    saved(tmp_path / "b", HOSTILE, outcomes(2))
-    saved(tmp_path / "c", "model-a", outcomes(3), task="other")
-    code, printed, _ = lmeb("summary", a, tmp_path / "b", tmp_path / "c")
+    b = saved(tmp_path / "b", HOSTILE, outcomes(2))
+    c = saved(tmp_path / "c", "model-a", outcomes(3), task="other")
+    code, printed, _ = lmeb("summary", a, b, c)
     assert code == 0
     assert "\x1b" not in printed
-    assert "mod\\x1b[31m[bold]x[/bold]\\n\\u202e:smiley:" in printed
-    groups = [line.split() for line in printed.splitlines() if "all tasks" in line]
-    assert len(groups) == 2  # of model-a alone, which has both tasks
-    (cost,) = [line for line in printed.splitlines() if "model-a" in line and "1,920" in line]
-    assert cost.split()[-3:] == ["1,920", "20", "-"]
+    hostile = "mod\\x1b[31m[bold]x[/bold]\\n\\u202e:smiley:"
+    scores = {}
+    for path, model in ((a, "model-a"), (b, hostile)):
+        (task,) = answer("summary", path)["tasks"]
+        scores[model] = f"{task['hbayes']['benchmark']['mu']:.3f}"
+        assert scores[model] in printed.partition("\n\n")[2]
+    assert printed.count("leads with") == 1  # the other task has one model
+    assert "1920 tokens, 20 a trial" in lmeb("summary", a)[1]
+
+
+def test_models_of_several_tasks_are_sorted_by_their_mean(tmp_path):
+    names = ("one", "two")
+    for seed, task in enumerate(names):
+        for model, shift in (("good", 0.4), ("poor", -0.4)):
+            saved(tmp_path / f"{model}{task}", model, outcomes(seed, shift), task=task)
+    _, printed, _ = lmeb("summary", tmp_path)
+    _, ranked, _ = lmeb("rank", tmp_path, "--json")
+    places = {row["model"]: row["mu"] for row in json.loads(ranked)["overall"]["places"]}
+    for model, mean in places.items():
+        assert cells_of(printed, model)[0] == f"{mean:.3f}"
+    assert printed.index("good ") < printed.index("poor ")
+
+
+def test_models_of_other_questions_are_shown_and_not_compared(tmp_path):
+    few = np.asarray(outcomes(1))[:6]
+    a, b = saved(tmp_path / "a", "a", outcomes(1)), saved(tmp_path / "b", "b", few)
+    code, printed, _ = lmeb("summary", a, b)
+    assert code == 0
+    assert "leads" not in printed
+    assert [cells_of(printed, name)[0] for name in "ab"] == ["12", "6"]
+
+
+def test_trials_without_a_score(tmp_path):
+    """The mean of all trials lies between that with all of them wrong and with all right."""
+    log = tmp_path / "m.jsonl"
+    rows = [
+        (q, s) for q, scores in (("p", (1, 0, None, 1)), ("q", (0, None, 0, 1))) for s in scores
+    ]
+    write_rows(log, [{"question": q, "trial": i, "score": s} for i, (q, s) in enumerate(rows)])
+    sentence = lmeb("summary", log)[1].splitlines()[0]
+    assert re.findall(r"0\.\d{3}", sentence)[3:] == ["0.375", "0.625"]
 
 
 def test_one_score_of_each_question_has_no_sd_in_json(tmp_path):
@@ -202,20 +258,12 @@ def test_a_category_has_the_score_of_a_table_of_its_questions(tmp_path):
 
 def test_scores_of_categories_are_printed(tmp_path):
     file = category_table(tmp_path, "m.csv", {**CATEGORIES, "q5": ""})
-    _, printed, _ = lmeb("summary", file)
-    lines = [line.split()[1:6] for line in printed.splitlines()]
-    assert ["m", "algebra", "3", "12", "0.500"] in lines
-    assert ["m", "geometry", "1", "4", "1.000"] in lines
-    assert "1 question without a category" in printed
-    assert "geometry" not in lmeb("summary", file, "--no-categories")[1]
-
-
-def test_models_have_their_categories_in_one_order(tmp_path):
-    first = category_table(tmp_path, "a.csv", CATEGORIES)
-    second = category_table(tmp_path, "b.csv", CATEGORIES, questions=sorted(CATEGORIES)[::-1])
-    _, printed, _ = lmeb("summary", first, second, "--categories")
-    shown = re.findall(r"\b([ab]) +(algebra|geometry)\b", printed)
-    assert shown == [(model, label) for model in "ab" for label in ("algebra", "geometry")]
+    scores = of_categories(file)["categories"]
+    _, printed, _ = lmeb("summary", file, "--by", "category")
+    for score in scores:
+        cells = [str(score["questions"]), f"{score['hbayes']['benchmark']['mu']:.3f}"]
+        assert cells_of(printed, score["category"])[:2] == cells
+    assert "geometry" not in lmeb("summary", file)[1]
 
 
 @pytest.mark.parametrize(

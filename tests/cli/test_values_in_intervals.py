@@ -70,9 +70,9 @@ def check(found, at_least):
     [
         (("rank",), 10),
         (("plan", "--width", "0.2"), 1),
-        (("compare", "--k", "1,2,8", "--model-a", "two kinds", "--model-b", "solves all"), 6),
-        (("compare", "--model-a", "middling", "--model-b", "solves none"), 3),
-        (("convergence",), 10),
+        (("compare", "--k", "1,2,8", "-a", "two kinds", "-b", "solves all"), 6),
+        (("compare", "-a", "middling", "-b", "solves none"), 3),
+        (("study convergence",), 10),
     ],
     ids=lambda words: words[0] if isinstance(words, tuple) else "",
 )
@@ -80,9 +80,8 @@ def test_json(table, command, at_least, scope):
     check(triples(answer(command[0], table, *command[1:], "--scope", scope)), at_least)
 
 
-@pytest.mark.parametrize("interval", ["exact", "normal"])
-def test_summary(table, interval):
-    content = answer("summary", table, "--interval", interval)
+def test_summary(table):
+    content = answer("summary", table)
     check(triples(content), 5 * (3 + 4 + 3 + 3 + 3 + 1))
     for task in content["tasks"]:
         assert task["rows"].keys() == {name[1:] for name in task["posterior_rows"]}
@@ -95,8 +94,10 @@ def test_noise(table):
 
 def test_printed_tables(table):
     for command in ("summary", "rank", "compare"):
-        pair = ("--model-a", "two kinds", "--model-b", "solves all")
-        code, printed, _ = called(command, table, *(pair if command == "compare" else ()), "--wide")
+        pair = ("-a", "two kinds", "-b", "solves all")
+        code, printed, _ = called(
+            command, table, *(pair if command == "compare" else ()), "--verbose"
+        )
         assert code == 0
         pattern = rf"({NUMBER}) ± {NUMBER} +({NUMBER}) to ({NUMBER})"
         rows = re.findall(pattern, printed)

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes verify`: what it prints, what it leaves, how it ends."""
+"""`lm-eval-bayes study verify`: what it prints, what it leaves, how it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lm_eval_bayes.runs.verdicts import read_verdicts
 #: The labels A, B and C of the trials of each model and task of the runs.
 JUDGED = [("m1", "demo", 3, 3, 2), ("m2", "demo", 2, 1, 1), ("m2", "other", 1, 0, 0)]
 
-run = partial(called, "verify")
+run = partial(called, "study verify")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def verdicts(folder, task="demo"):
 
 
 def test_a_folder_of_runs_is_judged(runs, judges):
-    first = answer("verify", runs, "--verifier", "judge")
+    first = answer("study verify", runs, "--verifier", "judge")
     (judge,) = judges.provenance
     assert judge.closed == 1
     assert sorted(path.name for path in runs.rglob("verdicts_*")) == [
@@ -73,7 +73,7 @@ def test_a_folder_of_runs_is_judged(runs, judges):
         )
         assert [trial.a, trial.b, trial.c] == pytest.approx(expected(response), abs=1e-9)
 
-    second = answer("verify", runs, "--verifier", "judge")
+    second = answer("study verify", runs, "--verifier", "judge")
     assert judges.provenance[1].batches == []
     assert [row["kept"] for row in second] == [row["trials"] for row in first]
     assert [row["means"] for row in second] == [row["means"] for row in first]
@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_was_judged_and_the_same_command_goes_on(runs, judges)
     saved = len(verdicts(runs / "m1").trials)
     assert saved >= 4
     judges.die_after = None
-    (row,) = answer("verify", *arguments)
+    (row,) = answer("study verify", *arguments)
     assert (row["trials"], row["kept"]) == (8, saved)
     stopped, resumed = (set(judge.prompts) for judge in judges.provenance)
     assert not stopped & resumed
@@ -167,7 +167,7 @@ def test_a_server_is_asked_by_the_same_command(runs, monkeypatch):
     ],
 )
 def test_errors_come_before_a_model_is_asked(runs, judges, options, argument):
-    error = command_error("verify", runs, "--verifier", "judge", *options.split())
+    error = command_error("study verify", runs, "--verifier", "judge", *options.split())
     assert argument in str(error)
     assert not list(runs.rglob("verdicts_*"))
     assert all(judge.batches == [] for judge in judges.provenance)
@@ -175,7 +175,7 @@ def test_errors_come_before_a_model_is_asked(runs, judges, options, argument):
 
 def test_questions_without_a_standard_answer_are_refused(tmp_path, judges):
     write(tmp_path / "gold", [row(0, ["x"], target="")])
-    assert refusal("verify", tmp_path / "gold", "--verifier", "judge")[0] == "RUN"
+    assert refusal("study verify", tmp_path / "gold", "--verifier", "judge")[0] == "RUN"
     assert judges.provenance == []
 
 

@@ -1,4 +1,4 @@
-"""Tables in a pipe: one block of 80 columns, all columns with --wide, and the same JSON."""
+"""Tables in a pipe: one block of 80 columns, all columns with --verbose, and the same JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LONG = "x" * 440
 MODELS = ("o3", "lab/a-model-of-7b-Instruct", f"lab/model-7b-{LONG}", f"lab/model-1b-{LONG}")
 COMMANDS = {
     "summary": ("summary",),
-    "rank": ("rank", "--pairs", "--shared"),
+    "rank": ("study rank", "--pairs", "--shared"),
     "noise": ("noise",),
-    "plan": ("plan", "--separate"),
-    "convergence": ("convergence", "--replicates", "5"),
-    "compare": ("compare", "--model-a", MODELS[2], "--model-b", MODELS[3]),
+    "plan": ("plan", "--apart"),
+    "convergence": ("study convergence", "--replicates", "5"),
+    "compare": ("compare", "-a", MODELS[2], "-b", MODELS[3]),
 }
 
 
@@ -50,6 +50,6 @@ def test_tables_fit_and_say_what_is_left_out(board, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_wide_shows_all_columns_and_complete_names(board, name):
     command, *options = COMMANDS[name]
-    code, printed, _ = lmeb(command, board, *options, "--wide", width="80")
-    assert (code, "--wide" in printed) == (0, False)
+    code, printed, _ = lmeb(command, board, *options, "--verbose", width="80")
+    assert (code, "--verbose" in printed) == (0, False)
     assert all(model in printed for model in MODELS[2:])

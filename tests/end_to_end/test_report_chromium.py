@@ -94,8 +94,8 @@ def test_it_opens_quietly_and_fits(browser, page, width, dark):
             && !e.closest('.scroll, [popover], svg, .clip, pre')
     }).map(e => e.outerHTML.slice(0, 90))"""
     assert ask(browser, wide) == []
-    sheet = ask(browser, "getComputedStyle(document.querySelector('section')).backgroundColor")
-    assert sheet == ("rgb(23, 27, 31)" if dark else "rgb(255, 255, 255)")
+    colour = ask(browser, "getComputedStyle(document.body).backgroundColor")
+    assert colour == ("rgb(18, 20, 22)" if dark else "rgb(253, 252, 249)")
 
 
 def test_nothing_that_was_written_ran(browser, page):
@@ -123,68 +123,51 @@ def test_the_policy_stops_what_is_not_ours(browser, page):
     assert "Content Security Policy" in str(browser.get_log("browser"))
 
 
-def column(browser, index):
-    return ask(
-        browser,
-        """[...document.querySelectorAll('#task-1 table.leaderboard tbody tr')]
-        .map(r => Number(r.cells[arguments[0]].dataset.v))""",
-        index,
+def test_a_model_dims_those_that_it_is_distinguishable_from(browser, page):
+    opened(browser, page)
+    rows = "[...document.querySelectorAll('#all-scores tbody tr')]"
+    apart = ask(
+        browser, f"{rows}.map(row => row.dataset.apart.split(' ').filter(Boolean).map(Number))"
     )
+    for index, others in enumerate(apart):
+        ask(browser, f"{rows}[{index}].focus()")
+        dimmed = ask(browser, f"{rows}.map(row => row.classList.contains('apart'))")
+        assert [at for at, is_dim in enumerate(dimmed) if is_dim] == others
+        sentence = ask(browser, "document.querySelector('#all-scores .say').textContent")
+        assert f"from {len(others)} of 4" in sentence
 
 
-def test_tables_sort_by_click_and_by_key(browser, page):
+def test_panels_open_and_questions_are_shown(browser, page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
     opened(browser, page)
-    heads = browser.find_elements(By.CSS_SELECTOR, "#task-1 table.leaderboard thead th")
-    assert heads[0].get_attribute("aria-sort") == "ascending"
-    scores = column(browser, 2)
-    assert scores == sorted(scores, reverse=True)
-    button = heads[2].find_element(By.TAG_NAME, "button")
-    button.click()
-    assert heads[2].get_attribute("aria-sort") == "descending"
-    assert heads[0].get_attribute("aria-sort") is None
-    button.send_keys(Keys.ENTER)
-    assert heads[2].get_attribute("aria-sort") == "ascending"
-    assert column(browser, 2) == sorted(scores)
-    button.send_keys(Keys.SPACE)
-    assert column(browser, 2) == scores
-    # from there the tabulator leads to the next head
-    button.send_keys(Keys.TAB)
-    focused = browser.switch_to.active_element
-    assert focused.find_element(By.XPATH, "..").get_attribute("data-sort") == "descending"
-    # names sort as words, whatever they hold
-    heads[1].find_element(By.TAG_NAME, "button").click()
-    names = ask(
-        browser,
-        """[...document.querySelectorAll('#task-1 table.leaderboard tbody tr')]
-        .map(r => r.cells[1].textContent.trim().toLocaleLowerCase())""",
-    )
-    compared = ask(browser, "arguments[0].slice().sort((a, b) => a.localeCompare(b))", names)
-    assert names == compared
-
-
-def test_panels_open_and_questions_are_told(browser, page):
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-
-    opened(browser, page)
-    panels = browser.find_elements(By.CSS_SELECTOR, "details")
-    browser.find_element(By.CSS_SELECTOR, "[data-do=close]").click()
-    assert not any(one.get_attribute("open") for one in panels)
-    summary = panels[0].find_element(By.TAG_NAME, "summary")
-    summary.send_keys(Keys.ENTER)
-    assert panels[0].get_attribute("open")
-    browser.find_element(By.CSS_SELECTOR, "[data-do=open]").click()
-    assert all(one.get_attribute("open") for one in panels)
+    task = browser.find_element(By.CSS_SELECTOR, "#task-1")
+    assert not task.get_attribute("open")
+    task.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
+    assert task.get_attribute("open")
     button = browser.find_element(By.CSS_SELECTOR, "#task-1 button.question")
-    told = browser.find_element(By.ID, button.get_attribute("popovertarget"))
-    assert not told.is_displayed()
+    dialog = browser.find_element(By.ID, button.get_attribute("popovertarget"))
+    assert not dialog.is_displayed()
     button.send_keys(Keys.ENTER)
-    assert told.is_displayed()
+    assert dialog.is_displayed()
     browser.switch_to.active_element.send_keys(Keys.ESCAPE)
-    assert not told.is_displayed()
+    assert not dialog.is_displayed()
+
+
+def test_many_questions_are_unfolded_by_a_button(browser, tmp_path):
+    from selenium.webdriver.common.by import By
+
+    rng = np.random.default_rng(0)
+    ids = [f"q{i}" for i in range(60)]
+    runs = [TaskRun.from_trials(m, "t", rng.integers(0, 2, (60, 4)), ids) for m in "ab"]
+    file = tmp_path / "report.html"
+    file.write_bytes(render(report_data(SavedRuns(tuple(runs)))).encode("utf-8"))
+    opened(browser, file.as_uri())
+    rows = browser.find_elements(By.CSS_SELECTOR, "table.long tbody tr")
+    assert sum(row.is_displayed() for row in rows) == 40
+    browser.find_element(By.CSS_SELECTOR, ".all-questions").click()
+    assert sum(row.is_displayed() for row in rows) == 60
 
 
 def test_a_question_shows_its_attempts(browser, tmp_path):
@@ -243,7 +226,7 @@ def test_a_table_that_goes_on_says_so(browser, page):
         return {tuple(box) for box in ask(browser, boxes)}
 
     wait_until(lambda: state() == {(True, True, True), (False, False, False)})
-    assert sum(wider for wider, _, _ in ask(browser, boxes)) >= 4
+    assert sum(wider for wider, _, _ in ask(browser, boxes)) >= 2
     ask(browser, "document.querySelectorAll('.scroll').forEach(e => e.scrollLeft = e.scrollWidth)")
     wait_until(lambda: state() == {(True, False, False), (False, False, False)})
 
@@ -255,11 +238,10 @@ def test_without_scripts_everything_can_be_read(browser, page):
     opened(browser, page, 360, scripts=False)
     source = browser.execute_cdp_cmd("DOM.getDocument", {"depth": 0})["root"]["nodeId"]
     found = browser.execute_cdp_cmd(
-        "DOM.querySelectorAll", {"nodeId": source, "selector": "table.leaderboard tbody tr"}
+        "DOM.querySelectorAll", {"nodeId": source, "selector": "table.scores tbody tr[data-apart]"}
     )
-    assert len(found["nodeIds"]) == 10
-    # buttons that need a script are not shown, those of the browser work
-    assert not browser.find_element(By.CSS_SELECTOR, "[data-do=open]").is_displayed()
+    assert len(found["nodeIds"]) == 15
+    browser.find_element(By.CSS_SELECTOR, "#task-1 > summary").send_keys(Keys.ENTER)
     button = browser.find_element(By.CSS_SELECTOR, "#task-1 button.question")
     button.send_keys(Keys.ENTER)
     assert browser.find_element(By.ID, button.get_attribute("popovertarget")).is_displayed()
@@ -272,7 +254,7 @@ def test_paper_shows_closed_panels_too(browser, page):
     opened(browser, page)
     ask(browser, "document.querySelectorAll('details').forEach(d => d.open = false)")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    panel = "document.querySelector('#task-2 details .inside').getBoundingClientRect().height"
+    panel = "document.querySelector('#task-2 section').getBoundingClientRect().height"
     assert ask(browser, panel) > 50
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})

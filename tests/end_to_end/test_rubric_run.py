@@ -92,7 +92,7 @@ def counted(
 def command_line(*arguments: str) -> str:
     """Run `lm-eval-bayes`, and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "lm_eval_bayes.cli.main", *arguments],
+        [sys.executable, "-m", "lm_eval_bayes.cli.main", *arguments[0].split(), *arguments[1:]],
         capture_output=True,
         encoding="utf-8",
         timeout=1800,
@@ -103,8 +103,8 @@ def command_line(*arguments: str) -> str:
 
 
 def counted_again(folder: Path, thresholds: str) -> dict[str, list[int]]:
-    """Return the trials in every category, as `lm-eval-bayes rubric` counts saved files."""
-    printed = command_line("rubric", str(folder), "--json")
+    """Return the trials in every category, as `lm-eval-bayes study rubric` counts saved files."""
+    printed = command_line("study rubric", str(folder), "--json")
     assert thresholds in printed
     schemata = json.loads(printed)["tasks"][0]["schemata"]
     categories = {row["name"]: row["scores"][0]["categories"] for row in schemata}
@@ -143,7 +143,7 @@ def test_every_schema(run_harness: Any, smollm2: Path, tmp_path: Path) -> None:
         assert again[schema] == [sum(column) for column in zip(*counts, strict=True)], schema
 
     # judged by a verifier (far too small to be right), and classified with its verdicts
-    command_line("verify", str(run.folder), "--verifier", str(smollm2))
+    command_line("study verify", str(run.folder), "--verifier", str(smollm2))
     (verdicts,) = run.folder.rglob("verdicts_*.jsonl")
     _, *lines = map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())
     verdict_of = {(line["doc_id"], line["trial"]): line for line in lines}

@@ -21,7 +21,7 @@ from _support.paths import REPOSITORY
 from _support.waiting import wait_until
 
 REPO = REPOSITORY
-COMMAND = ("-m", "lm_eval_bayes.cli.main", "verify")
+COMMAND = ("-m", "lm_eval_bayes.cli.main", "study", "verify")
 QUESTIONS, TRIALS = 3, 4
 THOUGHTS = "<think>Let me see, perhaps 7, or 8.</think>"
 

@@ -1,4 +1,4 @@
-"""The leaderboard as CSV, JSON, Markdown and LaTeX: read back by what reads such files."""
+"""The leaderboard as CSV, JSON and Markdown: read back by what reads such files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import csv
 import io
 import json
 import re
-import shutil
-import subprocess
 
 import pytest
-from _support.command_line import exported_table
 from _support.hostile import NAMES
 
 from lm_eval_bayes._util.text import one_line, scope_label
@@ -90,9 +87,8 @@ def test_a_single_model_is_compared_with_none():
     for name in COMPARISONS:
         assert (first[name], places[name]) == ("", None)
         assert all(row[name] for row in others)
-    for suffix in (".md", ".tex"):
-        assert "best" not in table_text([alone], suffix)
-        assert "best" in table_text([both], suffix)
+    assert "best" not in table_text([alone], ".md")
+    assert "best" in table_text([both], ".md")
 
 
 # -- the pass family ----------------------------------------------------------------------------
@@ -130,9 +126,8 @@ def test_tables_for_people_show_chosen_rows(families):
         for model, summary in summaries.items()
     }
     posterior = rows["aime", "four"]["hpass@2"]
-    for suffix, sign in ((".md", "±"), (".tex", r"$\pm$")):
-        text = table_text([board], suffix, rows)
-        assert f"{posterior.mu:.3f} {sign} {posterior.sigma:.3f}" in text
+    text = table_text([board], ".md", rows)
+    assert f"{posterior.mu:.3f} ± {posterior.sigma:.3f}" in text
     assert "pass" not in table_text([board], ".md").lower()
 
 
@@ -162,134 +157,6 @@ def test_markdown_leaves_nothing_that_github_would_link(board):
     assert not re.search(r"(?i)https?://|\bwww\.|[a-z]@[a-z]|(?<!\\):[a-z]+:|(?<!\\)@", table)
 
 
-#: What each command of LaTeX that may stand in a name prints.
-PRINTS = {
-    "textbackslash": "\\",
-    "textasciitilde": "~",
-    "textasciicircum": "^",
-    "textless": "<",
-    "textgreater": ">",
-    "textbar": "|",
-    "textquotedbl": '"',
-    "textasciigrave": "`",
-    "textquotesingle": "'",
-}
-
-
-#: A character that pdflatex lacks, which it prints as its code point.
-FOREIGN = (
-    r"\{\\ifdefined\\XeTeXversion (.)\\else\\ifdefined\\directlua (.)\\else "
-    r"\[U\+([0-9A-F]{4,6})\]\\fi\\fi\}"
-)
-
-
-def printed(source):
-    """Return what LaTeX prints of a cell; fail on anything that is more than text."""
-    shown, position = "", 0
-    while position < len(source):
-        command = re.compile(r"\\([a-z]+)\{\}").match(source, position)
-        foreign = re.compile(FOREIGN).match(source, position)
-        if foreign:
-            assert foreign[1] == foreign[2] == chr(int(foreign[3], 16)) > "~"
-            shown += foreign[1]
-            position = foreign.end()
-        elif command:
-            shown += PRINTS[command[1]]
-            position = command.end()
-        elif source[position] == "\\":
-            assert source[position + 1] in "{}$&%#_", source[position:]
-            shown += source[position + 1]
-            position += 2
-        elif source[position] in "{}":
-            position += 1
-        else:
-            assert source[position] not in '$&%#_^~\\<>|"', source[position:]
-            shown += source[position]
-            position += 1
-    # ligatures: a dash of two hyphens, an inverted mark
-    assert not re.search(r"--|[?!]`", source)
-    return shown
-
-
-def test_latex_prints_every_name_as_it_is(board, best_first):
-    text = table_text([board], ".tex")
-    body = text.split("\\midrule\n")[1].split("    \\bottomrule")[0].splitlines()
-    cells = [re.split(r"(?<!\\)&", line.removesuffix(r" \\")) for line in body]
-    assert [len(row) for row in cells] == [8] * len(NAMES)
-    assert [printed(row[1].strip()) for row in cells] == [name.strip() for name in best_first]
-    # every group is closed again, so nothing runs into the next cell
-    for row in cells:
-        bare = re.sub(r"\\[{}]", "", row[1])
-        assert bare.count("{") == bare.count("}")
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
-    caption = text.split("\\caption[")[1].split("]{", 1)[1].split("}\n")[0]
-    assert caption.startswith(r"a\_\allowbreak{}b\textbar{}c. ")
-
-
-LONG = "org/" + "a" * 200 + "-數🙂"
-
-
-@pytest.fixture(scope="module")
-def widest():
-    """The source of the table with long and foreign names, of a task with a long name."""
-    names = [LONG, "數🙂", "Łódź ½ “x” ¿", "ĶķŪū €", "Ω ≤ ß"]
-    right = [(i % 9, (3 * i) % 9, (5 * i + 1) % 9) for i in range(len(names))]
-    task = "task_" + "b" * 150 + "/數"
-    runs = [run(name, counts, task) for name, counts in zip(names, right, strict=True)]
-    return table_text([leaderboard(runs, IntervalSpec(method="normal"))], ".tex")
-
-
-def test_a_latex_table_is_at_most_as_wide_as_the_text(widest):
-    lines = widest.splitlines()
-    scaled = next(
-        i for i, line in enumerate(lines) if r"\resizebox{\ifdim\width>\linewidth" in line
-    )
-    assert lines[scaled + 1].startswith(r"  \begin{tabular}")
-    assert r"  \end{tabular}}" in lines
-    # a long name in the caption can be broken
-    caption = next(line for line in lines if r"\caption[" in line)
-    title = re.sub(FOREIGN, "", caption.split("]{", 1)[1]).split(". ")[0]
-    assert title.replace(r"\allowbreak{}", "") == r"task\_" + "b" * 150 + "/"
-    assert max(map(len, title.split(r"\allowbreak{}"))) <= 10
-    bare = re.sub(FOREIGN, "", widest)
-    assert not set("數🙂Ω≤") & set(bare)
-    assert set("Łódź½“”ĶŪ€ß") <= set(bare)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["pdflatex", "xelatex"])
-def test_every_engine_compiles_the_tables(board, widest, tmp_path, engine):
-    if shutil.which(engine) is None:
-        pytest.skip(f"{engine} is not installed")
-    source = "\n".join(
-        [
-            r"\documentclass{article}",
-            r"\usepackage{booktabs,graphicx}",
-            r"\usepackage[T1]{fontenc}" if engine == "pdflatex" else "",
-            r"\begin{document}",
-            r"\listoftables",
-            widest,
-            table_text([board], ".tex"),
-            r"\end{document}",
-        ]
-    )
-    (tmp_path / "table.tex").write_text(source, encoding="utf-8")
-    command = [engine, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "table"]
-    for number in range(2):  # the second run reads the list of tables of the first
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=600)
-        assert done.returncode == 0, done.stdout.decode("utf-8", "replace")[-2000:]
-        log = (tmp_path / "table.log").read_text(encoding="utf-8", errors="replace")
-        assert number or "Overfull \\hbox" not in log
-
-
-def test_names_beyond_pdflatex_are_named(tmp_path):
-    path = tmp_path / "two.csv"
-    path.write_text("question,模型,b\nq1,1,0\nq2,0,1\n", encoding="utf-8")
-    code, printed, error = exported_table(".tex", path)
-    assert (code, "[U+6A21]" in printed) == (0, True)
-    assert "pdflatex prints characters of 模型 as code points; compile with xelatex" in error
-
-
 def test_what_stands_below_a_table_depends_on_the_rule_for_ties():
     runs = [run("one", (8, 8, 7)), run("two", (0, 1, 0), n=10)]
     spec = IntervalSpec(0.9, "population", "beta")
@@ -315,16 +182,3 @@ def test_no_name_leads_out_of_its_folder():
         assert len(result) <= 80
         assert result.split(".")[0] not in ("con", "nul")
         assert result != "data"
-
-
-def test_latex_shortens_long_names_and_keeps_them_distinct():
-    names = ("x" * 240 + "1" + "x" * 240, "x" * 240 + "2" + "x" * 240, "short")
-    board = leaderboard([run(name, (i, i + 1, i)) for i, name in enumerate(names)])
-    body = table_text([board], ".tex").split("\\midrule\n")[1].split("    \\bottomrule")[0]
-    shown = [printed(line.split("&")[1].strip()) for line in body.splitlines()]
-    assert max(map(len, shown)) <= 60 + len(" (1 of 2 like it)")
-    assert [name.partition(" ")[2] for name in shown] == [
-        "",
-        "(1 of 2 like it)",
-        "(2 of 2 like it)",
-    ]

@@ -31,7 +31,7 @@ HOSTILE = "</script><script>window.injected=1</script><img src=x onerror=alert(1
 def content(page):
     """Return the attempts of a page, and the sentence about its texts."""
     (data,) = re.findall(r'id="attempts-data">(.*?)</script>', page, re.DOTALL)
-    (note,) = re.findall(r"Select a question to read it and the attempts at it\.(.*?)</p>", page)
+    (note,) = re.findall(r"Select a question to read it and the attempts\.(.*?)</p>", page)
     return json.loads(data), note.strip()
 
 

@@ -40,7 +40,8 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 def call(*arguments, **environment):
     """Run `lm-eval-bayes`; return its exit code and all that it printed."""
-    words, env = [str(word) for word in arguments], {"COLUMNS": "4000", **environment}
+    first, *others = map(str, arguments)
+    words, env = [*first.split(" "), *others], {"COLUMNS": "4000", **environment}
     result = CliRunner().invoke(app, words, prog_name="lm-eval-bayes", env=env)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -182,7 +183,7 @@ def verdicts(saved, folder):
         ("refused", f"http://me:{SECRETS['url_password']}@{address}", 2),
     ):
         words = ("--verifier", "judge", "--base-url", url, "--out", target)
-        ended, text = call("verify", *words, *runs, OPENAI_API_KEY=SECRETS["api_key"])
+        ended, text = call("study verify", *words, *runs, OPENAI_API_KEY=SECRETS["api_key"])
         assert ended == code, text
         shown[kind] = text
     return {**shown, "files": files_in(target)}
@@ -194,7 +195,7 @@ def rubric(*words, written=""):
     def show(saved, folder):
         schema = folder / "plain.yaml"
         schema.write_text(SCHEMA, encoding="utf-8")
-        given = ("rubric", "--schema", str(schema), *words)
+        given = ("study rubric", "--schema", str(schema), *words)
         return command(*given, kinds="plain recorded", written=written)(saved, folder)
 
     return show
@@ -255,8 +256,8 @@ OUTPUTS = {
     "rank --json": command("rank", "--json"),
     "noise": command("noise"),
     "plan": command("plan", "--width", "0.2"),
-    "convergence": command("convergence", "--replicates", "20"),
-    "anchors": command("anchors"),
+    "convergence": command("study convergence", "--replicates", "20"),
+    "anchors": command("study anchors"),
     "rubric": rubric(),
     "verify": verdicts,
     "report": command("report", "-o", "{out}", written=".html", kinds="plain recorded store"),
@@ -274,7 +275,7 @@ OUTPUTS = {
     "store export": store_command("export", "-o", "{out}", written=".jsonl"),
     "store export --format samples": store_command("export", "--format", "samples", "-o", "{out}"),
     "store merge": store_command("merge", "-o", "{out}", written=".sqlite"),
-    "store verify": store_command("verify"),
+    "store info --check": store_command("info", "--check"),
     "store prune": store_command("prune", "--trials-from", "1", "--json"),
     "store's bytes": store_bytes,
     "result rows": result_rows,
@@ -282,8 +283,8 @@ OUTPUTS = {
     "log lines": log_lines,
     # what refuses, and names the models
     "error of hub": command("export", "hub", "--model-id", "org/model", code=2),
-    "error of compare": command("compare", "--model-a", "nobody", code=2, each=2),
-    "error of anchors": command("anchors", "--target", "nobody", code=2),
+    "error of compare": command("compare", "-a", "nobody", code=2, each=2),
+    "error of anchors": command("study anchors", "--target", "nobody", code=2),
     "error of summary": command("summary", "--task", "nothing", code=2),
     "errors of runs": errors_of_runs,
 }

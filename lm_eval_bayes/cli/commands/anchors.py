@@ -1,4 +1,4 @@
-"""`lm-eval-bayes anchors`: the position of a model among reference models."""
+"""`lm-eval-bayes study anchors`: the position of a model among reference models."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     IntervalOptions,
     Json,
     option,
@@ -68,7 +69,9 @@ def command(
     pseudo_count: Annotated[
         float,
         option(
-            "C", "Right and wrong pseudo-trials added to every anchor; use 1 if trials are few."
+            "C",
+            "Right and wrong pseudo-trials added to every anchor; use 1 if trials are few.",
+            panel=MORE,
         ),
     ] = 0.0,
     reading: ReadingOptions,
@@ -88,8 +91,8 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes anchors reference.npz --target runs/mine --keep 0.01:0.5
-      lm-eval-bayes anchors runs/* --target qwen3-8b --json
+      lm-eval-bayes study anchors reference.npz --target runs/mine --keep 0.01:0.5
+      lm-eval-bayes study anchors runs/* --target qwen3-8b --json
     """
     from lm_eval_bayes.analysis.anchor_study import anchor_study
 

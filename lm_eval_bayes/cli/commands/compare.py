@@ -11,51 +11,67 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from lm_eval_bayes._util.text import plural, probability_statement
-from lm_eval_bayes.cli.ui.comparison import show_comparison, sources_of
-from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
-from lm_eval_bayes.cli.ui.gate import GateOptions
+from lm_eval_bayes.cli.screens.layout import Form, say_next
+from lm_eval_bayes.cli.screens.pair import comparison_record, show_details, show_pair, warn_about
+from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     IntervalOptions,
     Json,
     option,
     parse_integers,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say_json, say_prose, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_prose, warn
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.comparison import RunComparison
     from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+    from lm_eval_bayes.stats import IntervalSpec, TrialsForecast
 
 
 #: What happens to questions that only one model answered.
 Alignment: TypeAlias = Literal["strict", "intersection"]
+Align = Annotated[
+    Alignment,
+    typer.Option(
+        help="strict: a question that one model lacks is an error, and a task that A lacks fails a "
+        "gate. intersection: both are left out, and this is shown."
+    ),
+]
+RunA = Annotated[
+    Path,
+    typer.Argument(
+        metavar="A",
+        help="The run of model A: an output folder, a results or samples file, a store, a table, a "
+        "matrix, a file of counts or a log of another tool (lm-eval-bayes doctor --formats).",
+    ),
+]
+RunB = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="B", help="The run of model B. If it is left out, A must hold two models."
+    ),
+]
+ModelA = Annotated[str | None, option("NAME", "The model A, if the run has several.", "-a")]
+ModelB = Annotated[str | None, option("NAME", "The model B, if the run has several.", "-b")]
 
 
 @prints_tables
 def command(
-    a: Annotated[
-        Path,
-        typer.Argument(
-            metavar="A",
-            help="The run of model A: an output folder, a results or samples file, a store, a "
-            "table, a matrix, a file of counts or a log of another tool (lm-eval-bayes formats).",
-        ),
-    ],
-    b: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="B", help="The run of model B. If it is left out, A must hold two models."
-        ),
-    ] = None,
+    a: RunA,
+    b: RunB = None,
     *,
-    model_a: Annotated[str | None, option("NAME", "The model A, if the run has several.")] = None,
-    model_b: Annotated[str | None, option("NAME", "The model B, if the run has several.")] = None,
+    model_a: ModelA = None,
+    model_b: ModelB = None,
     rope: Annotated[
         float | None,
-        option("R", "Region of practical equivalence, from -R to R: show its probability."),
+        option(
+            "R", "Region of practical equivalence, from -R to R: show its probability.", panel=MORE
+        ),
     ] = None,
     k: Annotated[
         str | None, option("K,K,...", "Also compare Pass@k curves, simultaneously over these k.")
@@ -63,14 +79,7 @@ def command(
     questions: Annotated[
         int, option("N", "How many of the questions that differ most to list.")
     ] = 5,
-    align: Annotated[
-        Alignment,
-        typer.Option(
-            help="strict: a question that one model lacks is an error, and a task that A lacks "
-            "fails --margin. intersection: both are left out, and this is shown."
-        ),
-    ] = "strict",
-    gate: GateOptions,
+    align: Align = "strict",
     priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -78,119 +87,118 @@ def command(
 ) -> None:
     """Compare two models on the same questions.
 
-    Shows the posterior of the difference A - B (above 0, A is better), P(A > B) and a verdict,
-    under a flat prior on the difference: between close models P(A > B) is too certain. The
-    verdict names a better model where `rank` separates the two, with 95% confidence, and the
-    interval of A - B excludes 0. With --rope, A and B are practically equal from a probability of
-    95% on.
+    Two models are distinguishable where the 95% interval of their difference excludes 0, as `rank`
+    of these two says: of many models choose a pair before looking, or use `rank`. With --rope, they
+    are practically equal from a probability of 95% on. --verbose shows P(A > B), which has a flat
+    prior on the difference and is too certain between close models, and the paper's rules.
 
-    In scope benchmark the difference is that of hbayes@N, with independent posteriors. In scope
-    population the models are paired by question and the observed differences are used, so that
-    the difficulty of a question cancels; runs of one trial per question also get the paired
-    model of Bowyer et al. (2025).
+    On these questions the difference is that of hbayes@N, with independent posteriors. On other
+    questions of the kind the models are paired by question and the observed differences are used,
+    so that the difficulty of a question cancels.
 
     With --prior the posteriors also use the trials of earlier runs of the same questions: give
     them to a side as A=RUN or B=RUN. Its effect is shown.
 
     Several tasks are compared one by one, and on their mean with equal weights.
 
-    For training loops and continuous integration, let A be the new model and B the old one:
-    with --margin 0 the exit code is 1 if the new one is worse with a probability of at least 95%,
-    whatever the verdict. A check has three outcomes: worse, not worse, or not known yet, with the
-    number of trials that would tell. It fails where questions of A have no trial that counts, as of
-    an agent that ended in an error; --unscored wrong counts these trials as wrong. With --margin it
-    also fails where A lacks a task of B; --align intersection leaves such tasks out, and says so.
-    Exit code 0 does not mean that A is better; 2 means that nothing was compared. In GitHub Actions
-    the outcomes are annotations and part of the job's summary.
-
     \b
     Examples:
-      lm-eval-bayes compare runs/new runs/old --margin 0
-      lm-eval-bayes compare runs/new runs/old --margin .02 --gate-on pass^4
-      lm-eval-bayes compare runs/new runs/old --fail-if-below .6 --junit gate.xml
+      lm-eval-bayes compare runs/new runs/old
+      lm-eval-bayes compare board.csv -a o1 -b gpt-4o
       lm-eval-bayes compare runs/rl runs/base --rope .02 --k 1,8,64 --scope population
     """
     from lm_eval_bayes._util.validation import check_count, check_non_negative
     from lm_eval_bayes.analysis.comparison import compare_runs
 
-    with gate.files():
-        gate.check()
-        spec = intervals.spec()
-        check_count("--questions", questions, 0)
-        if rope is not None:
-            check_non_negative("--rope", rope)
-        ks = () if k is None else parse_integers("--k", k)
-        priors.strength()
-        runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
-        sides = {"A": runs_a[0].model, "B": runs_b[0].model}
-        informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
-        compared = partial(
-            compare_runs, spec=spec, rope=rope, align=align, ks=ks, n_questions=questions
+    spec = intervals.spec()
+    check_count("--questions", questions, 0)
+    if rope is not None:
+        check_non_negative("--rope", rope)
+    ks = () if k is None else parse_integers("--k", k)
+    priors.strength()
+    runs_a, runs_b = read_sides(a, b, model_a, model_b, reading)
+    sides = {"A": runs_a[0].model, "B": runs_b[0].model}
+    informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
+    compared = partial(compare_runs, rope=rope, align=align, ks=ks, n_questions=questions)
+    informed_a, informed_b = informed.runs[: len(runs_a)], informed.runs[len(runs_a) :]
+    with named_as_options("rope", "k"):
+        comparison = compared(informed_a, informed_b, spec)
+        without = compared(runs_a, runs_b, spec) if informed.priors else None
+    effects = informed.effects(spec)
+    if as_json:
+        say_json(
+            {
+                **comparison_record(comparison, runs_a, runs_b, align),
+                "priors": effects,
+                "without_priors": without,
+            }
         )
-        with named_as_options("rope", "k"):
-            comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
-            without = compared(runs_a, runs_b) if informed.priors else None
-        effects = informed.effects(spec)
-        report = gate.report(comparison, (sides["A"], sides["B"]), strict=align == "strict")
-    # The outcomes are written: an error of standard output does not replace them.
-    try:
-        if as_json:
-            say_json(
-                {
-                    "a": {"model": sides["A"], "sources": sources_of(runs_a)},
-                    "b": {"model": sides["B"], "sources": sources_of(runs_b)},
-                    "align": align,
-                    "p_a_less": 1.0 - comparison.p_a_greater,
-                    "checks": () if report is None else report.checks,
-                    "missing_tasks": [] if report is None else report.missing_tasks,
-                    "outcome": None if report is None else report.outcome,
-                    "failed": report is not None and report.failed,
-                    **comparison.to_dict(),
-                    "priors": effects,
-                    "without_priors": without,
-                }
-            )
-        else:
-            plan = ["lm-eval-bayes", "plan", *map(str, [a] if b is None else [a, b]), "--separate"]
-            show_comparison(comparison, runs_a, runs_b, spec, [*plan, *reading.words()])
-            say_effects(effects, spec)
-            if without is not None:
-                with_prior, alone = (
-                    probability_statement("P(A > B)", result.p_a_greater)
-                    for result in (comparison, without)
-                )
-                say_prose(f"{with_prior} with the prior trials, {alone} without")
-    finally:
-        if report is not None:
-            report.show()
-    if report is not None and report.failed:
-        raise typer.Exit(CHECK_FAILED)
+        return
+    results = {spec.scope: comparison}
+    if spec.scope == "benchmark" and all(t.comparison.n_questions > 1 for t in comparison.tasks):
+        of_kind = replace(spec, scope="population")
+        results["population"] = compare_runs(informed_a, informed_b, of_kind, align=align)
+    form, models = Form.of_output(), (sides["A"], sides["B"])
+    show_pair(results, models, form, _forecast(comparison, spec))
+    say_effects(effects, spec)
+    if without is not None:
+        with_prior, alone = (
+            probability_statement("P(A > B)", result.p_a_greater)
+            for result in (comparison, without)
+        )
+        say_prose(f"{with_prior} with the prior trials, {alone} without")
+    if form.verbose:
+        say()
+        show_details(comparison)
+    warn_about(comparison)
+    words = [*map(str, [a] if b is None else [a, b]), *reading.words()]
+    distinguishable = (comparison.overall or comparison.tasks[0]).distinguishable
+    say_next(["lm-eval-bayes", "report" if distinguishable else "plan", *words])
+
+
+def _forecast(comparison: RunComparison, spec: IntervalSpec) -> TrialsForecast | None:
+    """Return the trials after which two models may be distinguishable; None if they are."""
+    from lm_eval_bayes.analysis.plan import plan_separation
+
+    (task, *others) = comparison.tasks
+    if others or task.distinguishable or task.comparison.left_out_a + task.comparison.left_out_b:
+        return None
+    lines = plan_separation([task.a, task.b], spec).lines
+    return None if not lines or lines[0].repeats else lines[0].forecast
 
 
 # -- the two models ------------------------------------------------------------------------------
 
 
-def _read_sides(
-    a: Path, b: Path | None, model_a: str | None, model_b: str | None, reading: ReadingOptions
+def read_sides(
+    a: Path,
+    b: Path | None,
+    model_a: str | None,
+    model_b: str | None,
+    reading: ReadingOptions,
+    *,
+    alone: bool = False,
 ) -> tuple[tuple[TaskRun, ...], tuple[TaskRun, ...]]:
-    """Return the runs of model A and those of model B."""
+    """Return the runs of model A and those of model B; `alone`, one model may be both."""
     if b is None:
         saved_a = reading.read([a])
-        named = {"--model-a": model_a, "--model-b": model_b}
+        if alone and len(saved_a.models) == 1:
+            return saved_a.runs, saved_a.runs
+        named = {"-a": model_a, "-b": model_b}
         for option, name in named.items():
             if name is not None:
                 _runs_of_model(saved_a, name, option)
         others = [model for model in saved_a.models if model not in (model_a, model_b)]
         if None in named.values() and len(others) != [model_a, model_b].count(None):
-            rule = "hold two models if B is left out, or --model-a and --model-b must name them"
+            rule = "hold two models if B is left out, or -a and -b must name them"
             raise InvalidInputError.of("A", "missing", rule, ", ".join(saved_a.models))
         if model_a is not None and model_a == model_b:
-            raise InvalidInputError.of("--model-b", "duplicate", "be another model than A", model_b)
+            raise InvalidInputError.of("-b", "duplicate", "be another model than A", model_b)
         runs_a = saved_a.of_model(model_a or others.pop(0))
         return runs_a, saved_a.of_model(model_b or others.pop(0))
     saved = reading.read([a, b], merge=False)
-    runs_a = _runs_of_one_model(saved.of_path(0), model_a, "A", "--model-a")
-    runs_b = _runs_of_one_model(saved.of_path(1), model_b, "B", "--model-b")
+    runs_a = _runs_of_one_model(saved.of_path(0), model_a, "A", "-a")
+    runs_b = _runs_of_one_model(saved.of_path(1), model_b, "B", "-b")
     sources_a, sources_b = (
         {os.path.realpath(source) for run in runs for source in run.sources}
         for runs in (runs_a, runs_b)

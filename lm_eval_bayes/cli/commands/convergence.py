@@ -1,4 +1,4 @@
-"""`lm-eval-bayes convergence`: scores and their ranking as a function of the number of trials."""
+"""`lm-eval-bayes study convergence`: scores and ranks as a function of the number of trials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
@@ -14,7 +13,6 @@ from lm_eval_bayes._util.text import (
     format_interval,
     format_score,
     interval_label,
-    one_line,
     plural,
     scope_label,
 )
@@ -29,13 +27,13 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
+    say_prose,
     say_records,
     say_table,
     sentence_name,
-    warn,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_single_task
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.convergence import (
@@ -63,9 +61,6 @@ def command(
         ),
     ] = None,
     replicates: Annotated[int, option("N", "How many orders of the trials to resample.")] = 2000,
-    plot: Annotated[
-        Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
-    ] = None,
     priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -85,8 +80,8 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes convergence runs/qwen runs/phi runs/llama --plot convergence.svg
-      lm-eval-bayes convergence outcomes.npz --score bayes --score pass@16 --json
+      lm-eval-bayes study convergence runs/qwen runs/phi runs/llama
+      lm-eval-bayes study convergence outcomes.npz --score bayes --score pass@16 --json
     """
     from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
@@ -95,16 +90,10 @@ def command(
         scores = None if score is None else [score_named(name) for name in score]
         check_size("replicates", replicates, 1)
     spec = intervals.spec()
-    if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_figure_path
-
-        check_figure_path(plot)
     priors.strength()
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
-    if plot is not None:
-        check_single_task(saved, "--plot", plot.name)
     with named_as_options("score", "replicates"):
         results = [
             task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
@@ -116,11 +105,6 @@ def command(
     else:
         say_each(results, _show)
         say_effects(effects, spec)
-    if plot is not None:
-        from lm_eval_bayes.report.plots.convergence_plot import draw_convergence
-
-        draw_convergence(plot, results[0], one_line(results[0].task))
-        warn(f"figure written to {plot}")
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -179,6 +163,16 @@ def _show_rankings(result: TaskConvergence) -> None:
         if ranking.tied is not None:
             rows.append((f"{ranking.score.name}, ties at 0.95", *_convergence_cells(ranking.tied)))
     say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
+    not_converged = [
+        f"{n:,} by {ranking.score.name}"
+        for ranking in result.rankings
+        if (n := ranking.convergence.replicates - int(ranking.convergence.counts.sum()))
+    ]
+    if not_converged:
+        say_prose(
+            f"the mean is over the orders that converged; of {orders} so many did not: "
+            f"{', '.join(not_converged)}"
+        )
     if any(ranking.kendall is not None for ranking in result.rankings):
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
         taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}

@@ -27,9 +27,9 @@ from lm_eval_bayes._util.packages import (
     version_of,
 )
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
-from lm_eval_bayes.cli.commands import formats
+from lm_eval_bayes.cli.ui import formats
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
-from lm_eval_bayes.cli.ui.options import Json, option
+from lm_eval_bayes.cli.ui.options import MORE, Json, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
 from lm_eval_bayes.errors import LmEvalBayesError
 
@@ -86,7 +86,6 @@ PACKAGES = (
     Package("transformers", None, "--model hf, the verifier on a CPU", "hf"),
     Package("vllm", VLLM.oldest, "--model vllm, the verifier on a GPU", "vllm"),
     Package("ray", "2.60", "executor=ray: many workers with one store", "ray"),
-    Package("matplotlib", "3.8", "figures as files (the HTML report needs none)", "plots"),
 )
 
 
@@ -103,7 +102,12 @@ def command(
         bool,
         typer.Option("--offline", help="Do not ask the hub whether the questions can be fetched."),
     ] = False,
-    timeout: Annotated[float, option("S", "Seconds to wait for the hub, in total.")] = 5.0,
+    list_formats: Annotated[
+        bool, typer.Option("--formats", help="Only list the files that every command reads.")
+    ] = False,
+    timeout: Annotated[
+        float, option("S", "Seconds to wait for the hub, in total.", panel=MORE)
+    ] = 5.0,
     as_json: Json = False,
 ) -> None:
     """Check the installation, or which format a file is, and show problems and their fixes.
@@ -122,7 +126,11 @@ def command(
       lm-eval-bayes doctor
       lm-eval-bayes doctor --offline --store /scratch/runs/aime25.sqlite --json
       lm-eval-bayes doctor logs/2026-05-01_gsm8k.eval board.csv
+      lm-eval-bayes doctor --formats
     """
+    if list_formats:
+        formats.list_formats()
+        return
     if files:
         formats.describe(files, as_json)
         return
@@ -379,7 +387,7 @@ def _store(path: Path) -> Iterator[Finding]:
         if exists:
             TrialStore.open(file, mode="read").close()
     except LmEvalBayesError as error:
-        fix = f"lm-eval-bayes store verify {shlex.quote(str(file))}"
+        fix = f"lm-eval-bayes store info --check {shlex.quote(str(file))}"
         yield finding("wrong", str(error), fix)
     else:
         size = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"

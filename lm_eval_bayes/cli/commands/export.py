@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     STANDARD_OUTPUT,
     BothScopesOptions,
     IntervalOptions,
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from lm_eval_bayes.export.every_eval_ever import Submission
     from lm_eval_bayes.export.every_eval_instances import InstancesFile
     from lm_eval_bayes.runs.task_run import SavedRuns
-
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Write leaderboard submissions, or the leaderboard as a table.",
-)
 
 # -- the hub ---------------------------------------------------------------------------------------
 
@@ -59,21 +54,29 @@ class HubOptions:
         ),
     ] = "avg@N"
     scale: Annotated[
-        Scale, typer.Option(help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.")
+        Scale,
+        typer.Option(
+            rich_help_panel=MORE,
+            help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.",
+        ),
     ] = "percent"
     dataset: Annotated[
-        str | None, option("ORG/NAME", "The benchmark's dataset, if it is not that of the run.")
+        str | None,
+        option("ORG/NAME", "The benchmark's dataset, if it is not that of the run.", panel=MORE),
     ] = None
     task_id: Annotated[
         str | None, option("ID", "The task's id in the eval.yaml of that dataset.")
     ] = None
     revision: Annotated[
-        str | None, option("SHA", "The commit of that dataset. By default the pinned one.")
+        str | None,
+        option("SHA", "The commit of that dataset. By default the pinned one.", panel=MORE),
     ] = None
-    source_url: Annotated[str | None, option("URL", "A page about the run, such as its logs.")] = (
-        None
-    )
-    source_name: Annotated[str | None, option("NAME", "The text of the link to that page.")] = None
+    source_url: Annotated[
+        str | None, option("URL", "A page about the run, such as its logs.", panel=MORE)
+    ] = None
+    source_name: Annotated[
+        str | None, option("NAME", "The text of the link to that page.", panel=MORE)
+    ] = None
 
     def check(self, saved: SavedRuns) -> None:
         """Refuse settings of one benchmark for several, and a link's text without a link."""
@@ -86,7 +89,6 @@ class HubOptions:
             raise InvalidInputError.of("--source-name", "conflict", rule, self.source_name)
 
 
-@app.command("hub")
 @expand_options
 def hub(
     runs: Runs,
@@ -192,17 +194,17 @@ class SenderOptions:
         typer.Option(help="Relationship of the evaluator to the developer of the model."),
     ] = "other"
     developer: Annotated[
-        str, option("NAME", "The developer of the model, if its id does not name one.")
+        str, option("NAME", "The developer of the model, if its id does not name one.", panel=MORE)
     ] = ""
     deployment: Annotated[
-        Deployment | None, typer.Option(help="Who runs the model. By default from the backend.")
+        Deployment | None,
+        typer.Option(rich_help_panel=MORE, help="Who runs the model. By default from the backend."),
     ] = None
-    availability: Annotated[Availability, typer.Option(help="Who has access to the weights.")] = (
-        "unknown"
-    )
+    availability: Annotated[
+        Availability, typer.Option(rich_help_panel=MORE, help="Who has access to the weights.")
+    ] = "unknown"
 
 
-@app.command("every-eval-ever")
 @expand_options
 def every_eval_ever(
     runs: Runs,
@@ -240,7 +242,7 @@ def every_eval_ever(
         ),
     ] = True,
     collection: Annotated[
-        str | None, option("NAME", "The benchmark's folder. By default its name.")
+        str | None, option("NAME", "The benchmark's folder. By default its name.", panel=MORE)
     ] = None,
     sender: SenderOptions,
     overwrite: Overwrite = False,
@@ -359,14 +361,13 @@ def _write_record(record: Submission, rows: InstancesFile | None, output: Binary
 # -- tables ----------------------------------------------------------------------------------------
 
 
-@app.command("table")
 @expand_options
 def table(
     runs: Runs,
     *,
     output: Annotated[
         Path,
-        option("FILE", "The file, which ends with .csv, .json, .md or .tex.", "-o", "--output"),
+        option("FILE", "The file, which ends with .csv, .json or .md.", "-o", "--output"),
     ],
     overwrite: Overwrite = False,
     k: Annotated[
@@ -375,13 +376,13 @@ def table(
             "K,K,...",
             "The k of the Pass@k family and of maj@k to be shown with their uncertainty, each "
             "at most N. By default, in CSV and JSON, powers of two up to N and those of the "
-            "run's own settings; in Markdown and LaTeX none.",
+            "run's own settings; in Markdown none.",
         ),
     ] = None,
     reading: ReadingOptions,
     intervals: IntervalOptions,
 ) -> None:
-    """Write the leaderboard as a table in CSV, JSON, Markdown or LaTeX, by the suffix of the file.
+    """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
     .csv: one line per model and task, with all digits. Names that a spreadsheet would read as a
     formula start with an apostrophe.
@@ -389,7 +390,7 @@ def table(
     .json: one leaderboard per task with all digits, the distribution of every rank and P(A > B)
     for every pair of models.
 
-    .md and .tex: one table per task: rank, model, posterior mean and sd (hbayes@N), credible
+    .md: one table per task: rank, model, posterior mean and sd (hbayes@N), credible
     interval, the probability of being the best, credible ranks, and N. Names of models and tasks
     are escaped.
 
@@ -416,21 +417,6 @@ def table(
         with named_as_options("k"):
             families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
     text = table_text(boards, suffix, families)
-    if suffix == ".tex":
-        _warn_of_names_beyond_pdflatex((*saved.models, *saved.tasks))
     write_files({output: text.encode("utf-8", "replace")}, overwrite)
     models = plural(len(saved.models), "model")
     say(f"{output}: {models} on {plural(len(boards), 'task')}")
-
-
-def _warn_of_names_beyond_pdflatex(names: Sequence[str]) -> None:
-    from lm_eval_bayes.export.latex import names_beyond_pdflatex
-
-    foreign = names_beyond_pdflatex(names)
-    if foreign:
-        listed = ", ".join(one_line(name, 60) for name in foreign[:3])
-        more = f" and {len(foreign) - 3} more" if foreign[3:] else ""
-        warn(
-            f"warning: pdflatex prints characters of {listed}{more} as code points; compile "
-            "with xelatex or lualatex and a font that has them"
-        )

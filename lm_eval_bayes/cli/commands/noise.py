@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from lm_eval_bayes.cli.screens.layout import Form, say_next
+from lm_eval_bayes.cli.screens.noise import show_noise
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     Json,
     Level,
     Overwrite,
@@ -19,7 +22,6 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
-    say_prose,
     say_table,
     warn,
     warn_notes,
@@ -41,10 +43,14 @@ def command(
     ] = None,
     power: Annotated[
         float,
-        option("P", "Power with which a difference is shown, by a two-sided test at 1 - level."),
+        option(
+            "P",
+            "Power with which a difference is shown, by a two-sided test at 1 - level.",
+            panel=MORE,
+        ),
     ] = 0.8,
     card: Annotated[
-        Path | None, option("FILE", "Write the same as Markdown, for a model card.")
+        Path | None, option("FILE", "Write the same as Markdown, for a model card.", panel=MORE)
     ] = None,
     overwrite: Overwrite = False,
     level: Level = 0.95,
@@ -90,6 +96,9 @@ def command(
         say_json({**settings.to_dict(), "tasks": tasks, "warnings": saved.warnings})
     else:
         say_each(tasks, _show)
+        if difference is None:
+            words = ["lm-eval-bayes", "noise", *map(str, runs), *reading.words()]
+            say_next([*words, "--difference", ".05"], "trials that it needs")
         warn_notes((noise.task, (), note) for noise in tasks for note in noise.notes)
         warn_notes(
             (noise.task, [model.model], note)
@@ -113,9 +122,11 @@ def _by_questions(runs: Iterable[TaskRun]) -> list[list[TaskRun]]:
 def _show(noise: TaskNoise) -> None:
     from lm_eval_bayes.export.noise_tables import noise_page
 
-    page = noise_page(noise)
-    say(page.heading)
-    for table, sentences in page.parts:
-        say_table(*table)
-        for sentence in sentences:
-            say_prose(sentence)
+    form = Form.of_output()
+    show_noise(noise, form)
+    if form.verbose:
+        say()
+        for table, sentences in noise_page(noise).parts:
+            say_table(*table)
+            for sentence in sentences:
+                say(sentence)

@@ -1,7 +1,8 @@
-"""`lm-eval-bayes report`: an HTML report of saved runs, and its figures as files."""
+"""`lm-eval-bayes report`: an HTML report of saved runs."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from contextlib import suppress
@@ -12,13 +13,14 @@ import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     STANDARD_OUTPUT,
     IntervalOptions,
     Json,
     expand_options,
     option,
 )
-from lm_eval_bayes.cli.ui.output import check_standard_output, say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import check_standard_output, say, say_json
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -33,9 +35,6 @@ def command(
     output: Annotated[
         Path, option("FILE", "The HTML file; - is standard output.", "-o", "--output")
     ] = Path("report.html"),
-    plots: Annotated[
-        Path | None, option("DIR", "Also write the figures to this folder, each as PNG and as SVG.")
-    ] = None,
     title: Annotated[
         str | None, option("TEXT", "Title of the report. By default the tasks' names.")
     ] = None,
@@ -45,6 +44,7 @@ def command(
             "N",
             "The most bytes of the attempts' texts in the page. Longer texts are shortened in the "
             "middle; of many attempts at a question the first have texts.",
+            panel=MORE,
         ),
     ] = 4_000_000,
     no_texts: Annotated[
@@ -72,7 +72,7 @@ def command(
     \b
     Examples:
       lm-eval-bayes report runs/qwen runs/phi -o report.html
-      lm-eval-bayes report runs/* --task aime25_bayes --plots figures/ --scope population
+      lm-eval-bayes report runs/* --task aime25_bayes --scope population
     """
     from lm_eval_bayes._util.validation import check_count
 
@@ -83,11 +83,7 @@ def command(
         check_standard_output(as_json=as_json)
     else:
         _check_output(output, overwrite)
-    if plots is not None:
-        from lm_eval_bayes.report.plots.figures import check_folder, report_figures, write_figures
-
-        check_folder(plots, overwrite)
-    saved = reading.read(runs, signals="recorded")
+    saved = reading.read(runs)
     if not to_stdout:
         check_not_read([output], runs, saved)
 
@@ -99,12 +95,14 @@ def command(
     with Progress("runs summarized", len(saved.runs) if many else 0) as progress:
         data = report_data(saved, spec, progress=lambda n: progress.advance(n - progress.done))
     n_bytes = 0 if no_texts else text_bytes
-    page = render(data, title=title or "", now=time.time(), text_bytes=n_bytes).encode("utf-8")
-    figures: list[tuple[Path, str]] = []
-    if plots is not None:
-        drawn = report_figures(data)
-        write_figures(drawn, plots)
-        figures = [(path, figure.task) for figure in drawn for path in figure.paths(plots)]
+    words = ["lm-eval-bayes", "report", *map(str, runs), *reading.words(), "-o", str(output)]
+    page = render(
+        data,
+        title=title or "",
+        now=time.time(),
+        text_bytes=n_bytes,
+        command=shlex.join(words),
+    ).encode("utf-8")
     if to_stdout:
         sys.stdout.buffer.write(page)
         sys.stdout.buffer.flush()
@@ -129,15 +127,13 @@ def command(
                 }
                 for panel in data.panels
             ],
-            "plots": [{"file": path.name, "task": task} for path, task in figures],
         }
         say_json(content)
     elif not to_stdout:
+        board = data.overall or data.panels[0].scores
+        say(board.headline() if board.n_pairs < 2 else board.rank_sentence())
         models, tasks = plural(len(data.models), "model"), plural(len(data.tasks), "task")
-        say(f"{output}: {models}, {tasks}, {format_bytes(len(page))}")
-        if figures:
-            rows = [(path.name, task) for path, task in figures]
-            say_table(f"figures in {plots}", ("file", "task"), rows)
+        say(f"Wrote {output}: {models}, {tasks}, {format_bytes(len(page))}. Open it in a browser.")
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
-"""`lm-eval-bayes rubric`: scores and ranks of saved runs under rubrics."""
+"""`lm-eval-bayes study rubric`: scores and ranks of saved runs under rubrics."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,13 +19,14 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     IntervalOptions,
     Json,
     option,
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, sentence_name, warn
-from lm_eval_bayes.cli.ui.reading import TaskOptions, check_single_task
+from lm_eval_bayes.cli.ui.reading import TaskOptions
 from lm_eval_bayes.errors import InvalidInputError, Rule
 
 if TYPE_CHECKING:
@@ -79,11 +79,11 @@ def command(
         Path | None, option("FILE", "Write the thresholds to a new file, for --thresholds.")
     ] = None,
     ignore_verdicts: Annotated[
-        bool, typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier.")
+        bool,
+        typer.Option(
+            "--ignore-verdicts", rich_help_panel=MORE, help="Do not use the verdicts of a verifier."
+        ),
     ] = False,
-    plot: Annotated[
-        Path | None, option("FILE", "Write a figure of the ranks, as .svg or .png.")
-    ] = None,
     reading: TaskOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -96,7 +96,7 @@ def command(
     compared at once, so that with 95% confidence no pair is separated the wrong way.
 
     A trial is invalid if its generation did not end at a stop, or if a verifier has judged it
-    (lm-eval-bayes verify) with a probability of C, invalid, of at least one half. All runs must
+    (`study verify`) with a probability of C, invalid, of at least one half. All runs must
     have verdicts of the same verifier, or none; --ignore-verdicts ignores them.
 
     Pooled thresholds change with every run that is added. To compare with later results, write
@@ -104,18 +104,16 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json --plot ranks.svg
-      lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
+      lm-eval-bayes study rubric runs/qwen runs/phi --freeze aime25.json
+      lm-eval-bayes study rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
     spec = intervals.spec()
-    _check_files(thresholds, freeze, plot)
+    _check_files(thresholds, freeze)
     frozen = None if thresholds is None else _read_thresholds(thresholds)
     saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     custom_rubrics = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
     schemata, schema_weights = _parse_schemata(schema or (), weights or (), custom_rubrics)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
-    if plot is not None:
-        check_single_task(saved, "--plot", plot.name)
     classified_runs = [
         _classify(of_task, frozen, schemata, schema_weights) for of_task in by_task.values()
     ]
@@ -151,8 +149,6 @@ def command(
         for table in tables:
             for warning in table.warnings:
                 warn(f"warning: {warning}")
-    if plot is not None:
-        _draw(plot, tables[0])
 
 
 # -- schemata and weights ------------------------------------------------------------------------
@@ -234,7 +230,7 @@ def _classify(
 # -- files ---------------------------------------------------------------------------------------
 
 
-def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None) -> None:
+def _check_files(thresholds: Path | None, freeze: Path | None) -> None:
     """Refuse wrong files before any run is read."""
     if freeze is not None:
         from lm_eval_bayes.export.files import check_targets
@@ -243,13 +239,6 @@ def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None
     if thresholds is not None and freeze is not None:
         rule = "be left out with --thresholds, which are frozen already"
         raise InvalidInputError.of("--freeze", "conflict", rule, str(freeze))
-    if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_figure_path
-
-        check_figure_path(plot)
-        if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
-            got = str(plot)
-            raise InvalidInputError.of("--plot", "conflict", "be another file than --freeze", got)
 
 
 def _read_thresholds(path: Path) -> Thresholds:
@@ -304,23 +293,6 @@ def _holds(path: Path, pooled: Thresholds) -> bool:
         content = "something else"
     rule = f"be a new file, or hold these thresholds already ({pooled.hash}); it holds {content}"
     raise InvalidInputError.of("--freeze", "path", rule, path.name)
-
-
-def _draw(path: Path, table: RubricTable) -> None:
-    from lm_eval_bayes.report.plots.drawing import draw_file
-    from lm_eval_bayes.report.plots.rank_trajectories import draw_ranks
-
-    classified = table.classified
-    draw = partial(
-        draw_ranks,
-        schemata=[row.schema.name for row in table.rows],
-        models=[one_line(model) for model in classified.models],
-        ranks=table.ranks,
-        mu=table.mu,
-        title=f"{one_line(classified.task)}: rank under each rubric",
-    )
-    draw_file(path, draw)
-    warn(f"figure written to {path}")
 
 
 # -- tables --------------------------------------------------------------------------------------

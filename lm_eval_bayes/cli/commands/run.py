@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lm_eval_bayes._util.packages import pip_install_extra
-from lm_eval_bayes._util.text import error_line, format_duration, format_range, plural
+from lm_eval_bayes._util.text import error_line
+from lm_eval_bayes.cli.screens.layout import Form
+from lm_eval_bayes.cli.screens.rounds import RoundLines
 from lm_eval_bayes.cli.ui.errors import exit_code, named_as_options
-from lm_eval_bayes.cli.ui.options import Correction, Level, expand_options, option
+from lm_eval_bayes.cli.ui.options import MORE, Correction, Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lm_eval_bayes.harness.adaptive.rounds import Round, Rounds
-    from lm_eval_bayes.harness.adaptive.stopping import InterimAnalysis
+    from lm_eval_bayes.harness.adaptive.stopping import Goal, InterimAnalysis
 
 #: The default correction of `--decide` for interim analyses.
 CORRECTION: Correction = "pocock"
@@ -56,7 +58,9 @@ class StoppingOptions:
             "90min. At least one round is sampled.",
         ),
     ] = None
-    batch_trials: Annotated[int, option("N", "Trials per question that a round adds.")] = 4
+    batch_trials: Annotated[
+        int, option("N", "Trials per question that a round adds.", panel=MORE)
+    ] = 4
     max_trials: Annotated[int, option("N", "Maximum number of trials per question.")] = 80
     store: Annotated[
         str | None,
@@ -66,6 +70,7 @@ class StoppingOptions:
     correction: Annotated[
         Correction | None,
         typer.Option(
+            rich_help_panel=MORE,
             help="Correction of --decide, which declares one of two equal models better with a "
             "probability of 5%, for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), anytime "
@@ -77,6 +82,7 @@ class StoppingOptions:
         Literal["questions"] | None,
         typer.Option(
             metavar="questions",
+            rich_help_panel=MORE,
             help="Give further trials to the questions with the largest posterior variance, "
             "instead of to all questions.",
         ),
@@ -134,7 +140,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     args.metadata = {**metadata, "bayes_n": goal.most_trials}
     output_path = configured.get("output_path")
     make_model = partial(_make_model, options.store, output_path)
-    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
+    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal))
     if problem := patches.problem_of(patches.SIMPLE_EVALUATE):
         message = f"this harness cannot evaluate with a stopping rule: {problem}"
         raise LmEvalBayesError(message, "unsupported")
@@ -220,41 +226,35 @@ def _store_path(store: str | None, output_path: str | None) -> str:
     return str(folder / "trials.sqlite")
 
 
-def _reporter(level: float) -> Callable[[Round | str], None]:
+def _reporter(goal: Goal) -> Callable[[Round | str], None]:
     """Return a function that reports every round on standard error."""
-    from rich.console import Console
-    from rich.markup import escape
     from tqdm import tqdm
 
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
-    printed: set[tuple[str, str]] = set()
+    lines = RoundLines(goal, Form.of_output(sys.stderr))
+    notes: dict[str, None] = {}
     of_population: dict[str, str] = {}
+    total = ""
 
     def report(event: Round | str) -> None:
+        nonlocal total
         # the progress bar is drawn again below what is printed
         with tqdm.external_write_mode(file=sys.stderr):
-            print_event(event)
-
-    def print_event(event: Round | str) -> None:
-        if isinstance(event, str):
-            console.print(f"[bold]stopped:[/bold] {escape(event)}")
-            for task, distance in of_population.items():
-                console.print(f"{escape(task)}, population of questions: {distance}")
-            return
-        for analysis in event.analyses:
-            n = format_range((analysis.fewest, analysis.most))
-            estimate = f"mu {analysis.mu:.4f}  {100 * level:g}% "
-            interval = f"\\[{analysis.low:.4f}, {analysis.high:.4f}]"
-            reason = f"{escape(analysis.reason)}{_forecast(analysis)}"
-            console.print(f"{escape(analysis.task)}  N {n}  {estimate}{interval}  {reason}")
-            if analysis.population_z is not None:
-                of_population[analysis.task] = _distance_in_population(analysis)
-            if analysis.note is not None and (analysis.task, analysis.note) not in printed:
-                printed.add((analysis.task, analysis.note))
-                warn(f"note: {analysis.task}: {analysis.note}")
-        tokens = "" if event.tokens is None else f", {event.tokens:,} tokens"
-        time = format_duration(3600 * event.hours)
-        console.print(f"  {plural(event.n_trials, 'trial')}{tokens}, {time}", style="dim")
+            if isinstance(event, str):
+                warn(f"Stopped: {event}; {total}")
+                for line in [*of_population.values(), *notes]:
+                    warn(line)
+                return
+            for line in lines.of(event):
+                warn(line)
+            total = lines.total(event)
+            for analysis in event.analyses:
+                if analysis.population_z is not None:
+                    distance = _distance_in_population(analysis)
+                    of_population[analysis.task] = (
+                        f"{analysis.task}, other questions of the kind: {distance}"
+                    )
+                if analysis.note is not None:
+                    notes[f"note: {analysis.task}: {analysis.note}"] = None
 
     return report
 
@@ -269,15 +269,6 @@ def _distance_in_population(analysis: InterimAnalysis) -> str:
     if limit is None:
         return f"{needed}, and the differences of questions are no larger than chance"
     return f"{needed}, and endless trials of these questions would give about {limit:.3g}"
-
-
-def _forecast(analysis: InterimAnalysis) -> str:
-    if analysis.reached or analysis.further is None:
-        return ""
-    low, high = (
-        "?" if n is None else f"{n:,}" for n in (analysis.further_low, analysis.further_high)
-    )
-    return f"; about {analysis.further:,} more trials per question ({low} to {high})"
 
 
 # -- errors --------------------------------------------------------------------------------------

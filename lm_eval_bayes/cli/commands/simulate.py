@@ -1,4 +1,4 @@
-"""`lm-eval-bayes simulate`: intervals of simulated models with known true scores."""
+"""`lm-eval-bayes study simulate`: intervals of simulated models with known true scores."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    MORE,
     IntervalOptions,
     Json,
     Overwrite,
@@ -42,7 +43,9 @@ def command(
     models: Annotated[int | None, option("L", f"Number of models; {_MODELS} by default.")] = None,
     gap: Annotated[
         float | None,
-        option("D", f"Distance between the true scores of neighbours; {_GAP:g} by default."),
+        option(
+            "D", f"Distance between the true scores of neighbours; {_GAP:g} by default.", panel=MORE
+        ),
     ] = None,
     means: Annotated[
         str | None, option("P,P,...", "The models' true scores, instead of --models and --gap.")
@@ -92,8 +95,8 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes simulate --means .608,.6213 --questions 30 --trials 16,64,256
-      lm-eval-bayes simulate --models 6 --beta .2:2 --html study.html -o coins.npz
+      lm-eval-bayes study simulate --means .608,.6213 --questions 30 --trials 16,64,256
+      lm-eval-bayes study simulate --models 6 --beta .2:2 --html study.html -o coins.npz
     """
     from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.simulation import check_trials, interval_study, matrix_file

@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     from lm_eval_bayes.store.samples_export import SamplesReport
     from lm_eval_bayes.store.verify import Verification
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Count, merge, verify, export and prune trial stores.",
-)
-
 #: The most conflicts that are printed; --json lists up to 1,000.
 MAX_PRINTED = 5
 
@@ -66,10 +60,22 @@ def _counts(record: object, *names: str) -> str:
     return ", ".join(plural(getattr(record, name), *_NOUNS[name]) for name in names)
 
 
-@app.command()
 @prints_tables
-def info(stores: Stores, as_json: Json = False) -> None:
-    """Count the contents of stores.
+def info(
+    stores: Stores,
+    *,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Instead verify that the stores are intact: the write-ahead log, SQLite's "
+            "structure, and every trial and graded outcome against its hash. The exit code is 1 "
+            "if there is a problem.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Count the contents of stores, or verify that they are intact.
 
     Models, tasks, questions × trials; trials and tokens by model and sampling.
 
@@ -77,7 +83,10 @@ def info(stores: Stores, as_json: Json = False) -> None:
     Examples:
       lm-eval-bayes store info runs/aime.sqlite
       lm-eval-bayes store info --json runs/*.sqlite | jq '.[].trials'
+      lm-eval-bayes store info --check backup/*.sqlite
     """
+    if check:
+        raise typer.Exit(_check(stores, as_json))
     from lm_eval_bayes.store.trial_store import TrialStore
 
     infos = []
@@ -127,7 +136,7 @@ def _series_row(series: SeriesInfo) -> tuple[str, ...]:
     return (series.sampling, *counts, *dates)
 
 
-@app.command()
+@expand_options
 def merge(
     stores: Stores,
     output: Annotated[Path, option("TARGET", "The merged store.", "-o", "--output")],
@@ -185,34 +194,28 @@ def _warn_of_conflicts(conflicts: Sequence[str], n_conflicts: int) -> None:
         warn(f"  and {n_more:,} more; --json lists up to 1,000")
 
 
-@app.command()
-def verify(stores: Stores) -> None:
-    """Verify that stores are intact.
-
-    Checks the write-ahead log, SQLite's structure, and every trial and graded outcome against its
-    hash. The exit code is 1 if there is a problem.
-
-    \b
-    Examples:
-      lm-eval-bayes store verify runs/aime.sqlite
-      lm-eval-bayes store verify backup/*.sqlite
-    """
+def _check(stores: Sequence[Path], as_json: bool) -> int:
+    """Verify stores; return the exit code."""
     from lm_eval_bayes.store.errors import StoreError
-    from lm_eval_bayes.store.verify import verify as verify_store
+    from lm_eval_bayes.store.verify import verify
 
-    code = 0
+    code, results = 0, []
     for path in stores:
         try:
-            result = verify_store(path)
+            result = verify(path)
         except StoreError as error:
             # the other stores are checked nevertheless
             warn(f"error: {error}")
             code = ERROR
             continue
+        results.append(result)
         if not result.ok:
             code = max(code, CHECK_FAILED)
-        _print_verification(result)
-    raise typer.Exit(code)
+        if not as_json:
+            _print_verification(result)
+    if as_json:
+        say_json(results)
+    return code
 
 
 def _print_verification(result: Verification) -> None:
@@ -229,7 +232,6 @@ def _print_verification(result: Verification) -> None:
         say(f"  note: {note}")
 
 
-@app.command()
 @expand_options
 def export(
     store: Annotated[
@@ -289,7 +291,7 @@ def export(
     n_damaged = getattr(report, "damaged", 0)
     if n_damaged:
         records = plural(n_damaged, "record is", "records are")
-        warn(f"warning: {records} damaged and left out; see `lm-eval-bayes store verify`")
+        warn(f"warning: {records} damaged and left out; see `lm-eval-bayes store info --check`")
         raise typer.Exit(CHECK_FAILED)
 
 
@@ -314,7 +316,7 @@ def _print_export(report: ExportReport | SamplesReport) -> None:
         say(f"{report.folder}: nothing was written, the store has no trials")
 
 
-@app.command()
+@expand_options
 def prune(
     stores: Stores,
     model: Annotated[str | None, option("HASH", "Only trials of this model.")] = None,

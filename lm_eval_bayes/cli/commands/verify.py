@@ -1,4 +1,4 @@
-"""`lm-eval-bayes verify`: a language model judges the saved answers of runs."""
+"""`lm-eval-bayes study verify`: a language model judges the saved answers of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from lm_eval_bayes._util.text import NO_VALUE, format_probability, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
-from lm_eval_bayes.cli.ui.options import Json, expand_options, option
+from lm_eval_bayes.cli.ui.options import MORE, Json, expand_options, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import TaskOptions
 
@@ -50,9 +50,11 @@ def command(
             ".../v1/completions for text completion. The key is read from OPENAI_API_KEY.",
         ),
     ] = None,
-    revision: Annotated[str | None, option("REV", "Branch, tag or commit on the hub.")] = None,
+    revision: Annotated[
+        str | None, option("REV", "Branch, tag or commit on the hub.", panel=MORE)
+    ] = None,
     device: Annotated[
-        str | None, option("DEVICE", "cpu, cuda or cuda:1; by default a GPU.")
+        str | None, option("DEVICE", "cpu, cuda or cuda:1; by default a GPU.", panel=MORE)
     ] = None,
     batch_size: Annotated[int, option("N", "Number of answers in a batch.")] = 8,
     max_length: Annotated[
@@ -61,6 +63,7 @@ def command(
             "N",
             "Maximum length of a prompt in tokens, of a server in bytes; longer answers are "
             "truncated at the beginning.",
+            panel=MORE,
         ),
     ] = None,
     reading: TaskOptions,
@@ -84,7 +87,7 @@ def command(
     """Judge the saved answers of runs with a verifier model.
 
     Writes for every logged trial the probabilities that it is correct (A), incorrect (B) and
-    invalid (C), which `lm-eval-bayes rubric` reads. The verifier gets the question, the
+    invalid (C), which `lm-eval-bayes study rubric` reads. The verifier gets the question, the
     reference answer and the candidate's answer. The logits of the labels A, B and C as the next
     token, minus those of a prompt without content, become probabilities. Equal answers are judged
     once. Every batch is saved when it is done, and the same command resumes a stopped or killed
@@ -94,8 +97,8 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes verify runs/qwen --verifier opencompass/CompassVerifier-3B
-      lm-eval-bayes verify runs/* --verifier judge --base-url http://127.0.0.1:8000/v1
+      lm-eval-bayes study verify runs/qwen --verifier opencompass/CompassVerifier-3B
+      lm-eval-bayes study verify runs/* --verifier judge --base-url http://127.0.0.1:8000/v1
     """
     from lm_eval_bayes._util.validation import check_integer
     from lm_eval_bayes.cli.ui.output import Progress

@@ -13,13 +13,15 @@ from types import FrameType
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from lm_eval_bayes.cli.ui.output import discard, warn
+from lm_eval_bayes.cli.ui.removed import CommandGroup, instead_of_option
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 #: A check failed: a worse model, a damaged store, a missing requirement.
 CHECK_FAILED = 1
+#: The trials do not suffice to know the outcome of a gate.
+NOT_KNOWN = 3
 #: Wrong arguments, or an error.
 ERROR = 2
 #: Ctrl-C.
@@ -32,6 +34,7 @@ Exit codes:
   0    success
   1    success, but a check failed (see the command's help)
   2    wrong arguments, or an error, reported in one sentence
+  3    the outcome of a gate is not known yet, with --fail-if-unknown
   130  interrupted by Ctrl-C
   141  the program that reads the output has ended (such as `head`)
   143  terminated by SIGTERM
@@ -44,7 +47,7 @@ UsageError: Any = typer.BadParameter.__base__
 _RULE_OF_PYDANTIC = "Input should be "
 
 
-class PlainErrorsGroup(TyperGroup):
+class PlainErrorsGroup(CommandGroup):
     """A group of commands that reports every deliberate error in one sentence."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
@@ -71,6 +74,10 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
 
 def usage_sentence(error: Any) -> str:
     """Return the sentence of an error of wrong arguments, without its stop."""
+    if type(error).__name__ == "NoSuchOption" and error.ctx is not None:
+        command = error.ctx.command_path.partition(" ")[2]
+        if removed := instead_of_option(command, error.option_name):
+            return removed
     rule = str(error.message).partition(",")[0]
     invalid: list[Any] = getattr(
         error.__cause__, "errors", list

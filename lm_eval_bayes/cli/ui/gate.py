@@ -6,7 +6,7 @@ import math
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from xml.etree import ElementTree
 
 import typer
-from typer.core import TyperCommand
 
 from lm_eval_bayes._util.files import irregular_kind, write_atomic, write_errors
 from lm_eval_bayes._util.text import NO_VALUE, format_mean_sd, one_line, plural
-from lm_eval_bayes.cli.ui.comparison import questions_left_out
+from lm_eval_bayes.cli.screens.pair import questions_left_out
 from lm_eval_bayes.cli.ui.errors import (
+    CHECK_FAILED,
+    NOT_KNOWN,
     TerminatedError,
     UsageError,
     named_as_options,
     usage_sentence,
 )
-from lm_eval_bayes.cli.ui.options import option
+from lm_eval_bayes.cli.ui.options import HelpCommand, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
@@ -44,9 +45,6 @@ _EARLIER = {
 }
 _LONGEST_BEGINNING = 1 << 16
 
-#: The options that make a comparison a gate.
-_GATE_OPTIONS = ("--margin", "--fail-if-below", "--fail-if-unknown", "--gate-on")
-
 
 def _end_of_command(error: BaseException) -> str:
     """Return in words how a command ended with an exception that is no error of its arguments."""
@@ -60,7 +58,7 @@ def _end_of_command(error: BaseException) -> str:
     return "the command ended with an unexpected error, which its standard error shows"
 
 
-class GateCommand(TyperCommand):
+class GateCommand(HelpCommand):
     """A command that reports wrong arguments where a gate reports its outcomes."""
 
     def make_context(
@@ -72,9 +70,7 @@ class GateCommand(TyperCommand):
             return super().make_context(info_name, args, parent, **extra)
         except UsageError as error:
             junit, markdown = (_value_of(option, given) for option in ("--junit", "--markdown"))
-            names = {word.partition("=")[0] for word in given}
-            if junit or markdown or not names.isdisjoint(_GATE_OPTIONS):
-                _report_error(junit, markdown, usage_sentence(error))
+            _report_error(junit, markdown, usage_sentence(error))
             raise
 
 
@@ -107,7 +103,7 @@ def _error_files(
     suite = ElementTree.Element(
         "testsuite", {"name": "lm-eval-bayes", "tests": "1", "failures": "0", "errors": "1"}
     )
-    case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": "compare"})
+    case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": "gate"})
     ElementTree.SubElement(case, "error", {"message": one_line(message)})
     contents = (
         ("--markdown", markdown, _markdown_error(message).encode()),
@@ -169,48 +165,33 @@ class GateOptions:
         float | None,
         option(
             "D",
-            "End with exit code 1 if A is below B by more than this with a probability of 95%, in "
-            "the mean over tasks if there are several; 0 for any difference.",
+            "Fail if A is below B by more than this with a probability of 95%, in the mean over "
+            "tasks if there are several; 0 by default, unless a floor is given.",
         ),
     ] = None
-    fail_if_below: Annotated[
+    floor: Annotated[
         float | None,
-        option(
-            "SCORE",
-            "End with exit code 1 if A's score on a task is below this with a probability of 95%.",
-        ),
+        option("SCORE", "Fail if A's score on a task is below this with a probability of 95%."),
     ] = None
+    on: Annotated[
+        str,
+        option(
+            "score|pass^K|question",
+            "What is checked: the score, Pass^K, or of a floor every question by its own trials.",
+        ),
+    ] = "score"
     fail_if_unknown: Annotated[
         bool,
         typer.Option(
-            "--fail-if-unknown",
-            help="End with exit code 1 also if the trials do not suffice to know the outcome.",
+            "--fail-if-unknown", help="Fail also if the trials do not suffice to know the outcome."
         ),
     ] = False
-    gate_on: Annotated[
-        str, option("score|pass^K", "What --margin and --fail-if-below are about.")
-    ] = "score"
     junit: Annotated[
         Path | None, option("FILE", "Write the outcomes of the checks, or an error, as JUnit XML.")
     ] = None
     markdown: Annotated[
         Path | None, option("FILE", "Write the outcomes of the checks, or an error, as Markdown.")
     ] = None
-
-    @property
-    def checks(self) -> bool:
-        """Whether something is checked."""
-        return self.margin is not None or self.fail_if_below is not None
-
-    @property
-    def _given(self) -> dict[str, bool]:
-        """The options that are only for a gate, and whether each is given."""
-        return {
-            "--junit": self.junit is not None,
-            "--markdown": self.markdown is not None,
-            "--fail-if-unknown": self.fail_if_unknown,
-            "--gate-on": self.gate_on != "score",
-        }
 
     @contextmanager
     def files(self) -> Iterator[None]:
@@ -219,16 +200,13 @@ class GateOptions:
         Until the outcomes are written, the files say that the command did not finish; after an
         error they say which it was. So also a command that the system ends leaves no earlier
         outcome. In GitHub Actions an error is also an annotation, and is added to the summary of
-        the job. Nothing is written where no option of a gate is given.
+        the job.
 
         Raises
         ------
         InvalidInputError
             If a file cannot be written, or both are the same.
         """
-        if not self.checks and not any(self._given.values()):
-            yield
-            return
         junit, markdown = self.junit, self.markdown
         try:
             if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
@@ -251,35 +229,28 @@ class GateOptions:
         Raises
         ------
         InvalidInputError
-            If an option breaks its rule, or is given where nothing is checked.
+            If an option breaks its rule.
         """
         from lm_eval_bayes._util.validation import check_non_negative, check_real
 
-        for name, is_given in self._given.items():
-            if is_given and not self.checks:
-                rule = "be given with --margin or --fail-if-below"
-                raise InvalidInputError.of(name, "conflict", rule, "neither of them")
         if self.margin is not None:
             check_non_negative("--margin", self.margin)
-        if self.fail_if_below is not None:
-            limit = self.fail_if_below
-            check_real("--fail-if-below", limit, "be a finite score", math.isfinite)
+        if self.floor is not None:
+            check_real("--floor", self.floor, "be a finite score", math.isfinite)
         self._pass_hat_k()
 
     def _pass_hat_k(self) -> int | None:
-        """Return the k of "pass^k"; None for "score"."""
-        if self.gate_on == "score":
+        """Return the k of "pass^k"; None for "score" and "question"."""
+        if self.on in ("score", "question"):
             return None
-        match = re.fullmatch(r"pass\^([1-9][0-9]{0,5})", self.gate_on)
+        match = re.fullmatch(r"pass\^([1-9][0-9]{0,5})", self.on)
         if match is None:
-            rule = "be score, or pass^K such as pass^4"
-            raise InvalidInputError.of("--gate-on", "choice", rule, self.gate_on)
+            rule = "be score, question, or pass^K such as pass^4"
+            raise InvalidInputError.of("--on", "choice", rule, self.on)
         return int(match[1])
 
-    def report(
-        self, comparison: RunComparison, names: tuple[str, str], strict: bool
-    ) -> GateReport | None:
-        """Check a comparison, and write the outcomes to the files; None where nothing is checked.
+    def report(self, comparison: RunComparison, names: tuple[str, str], strict: bool) -> GateReport:
+        """Check a comparison, and write the outcomes to the files.
 
         Parameters
         ----------
@@ -297,16 +268,16 @@ class GateOptions:
         """
         from lm_eval_bayes.analysis.gate import gate_checks
 
-        if not self.checks:
-            return None
-        with named_as_options("gate_on", "fail_if_below"):
+        margin = 0.0 if self.margin is None and self.floor is None else self.margin
+        with named_as_options("on", "floor"):
             checks = gate_checks(
                 comparison,
-                margin=self.margin,
-                below=self.fail_if_below,
+                margin=margin,
+                floor=self.floor,
                 pass_hat_k=self._pass_hat_k(),
+                every_question=self.on == "question",
             )
-        missing = comparison.only_b if self.margin is not None and strict else ()
+        missing = comparison.only_b if margin is not None and strict else ()
         report = GateReport(
             checks=checks,
             names=names,
@@ -383,18 +354,19 @@ class GateReport:
         return "failed" if self.missing_tasks else gate_outcome(self.checks)
 
     @property
-    def failed(self) -> bool:
-        """Whether the command ends with the exit code of a failed check."""
-        return self.outcome == "failed" or (self.unknown_fails and self.outcome == "not known yet")
+    def exit_code(self) -> int:
+        """The exit code of the command."""
+        unknown = NOT_KNOWN if self.unknown_fails else 0
+        return {"failed": CHECK_FAILED, "not known yet": unknown}.get(self.outcome, 0)
 
-    def show(self) -> None:
-        """Write the outcomes to standard error, in GitHub Actions also as annotations."""
+    def show(self, write: Callable[[str], None]) -> None:
+        """Write the outcomes, in GitHub Actions also as annotations on standard error."""
         a, b = (_sided(name, side) for name, side in zip(self.names, "AB", strict=True))
         lines = [(_LEVELS[check.outcome], check.sentence) for check in self.checks]
         if self.missing_sentence is not None:
             lines.append((_LEVELS["failed"], self.missing_sentence))
         for level, sentence in lines:
-            warn(sentence)
+            write(sentence)
             message = "; left out: ".join([f"{a} and {b}: {sentence}", *self.left_out])
             _annotate(level, message)
 

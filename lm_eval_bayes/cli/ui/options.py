@@ -26,52 +26,70 @@ from typing import (
 )
 
 import typer
+from typer.core import TyperCommand
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.stats import IntervalMethod, IntervalSpec
+    from lm_eval_bayes.stats import IntervalSpec
 
+#: The groups of options in a help text; the last is shown by `--help-all` alone.
+OPTIONS, READING, MORE = "Options", "Reading files", "More options"
 #: What `--output` takes for standard output.
 STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 #: What a posterior is about: the benchmark's questions, or their population.
 Scope: TypeAlias = Literal["benchmark", "population"]
-#: Which models of a group a model is compared with before it shares their rank.
-TieRule: TypeAlias = Literal["simultaneous", "adjacent", "none"]
 #: How the analyses after every batch of trials are corrected for.
 Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 
 
-def option(metavar: str, help_text: str, *names: str) -> Any:
+def option(metavar: str, help_text: str, *names: str, panel: str = OPTIONS) -> Any:
     """Return the declaration of an option; its name is that of the parameter unless `names`."""
-    return typer.Option(*names, metavar=metavar, help=help_text)
+    return typer.Option(*names, metavar=metavar, help=help_text, rich_help_panel=panel)
+
+
+class HelpCommand(TyperCommand):
+    """A command whose `--help` shows the usual options, and `--help-all` all of them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a command line."""
+        ctx.meta[MORE] = "--help-all" in args
+        return super().parse_args(ctx, ["--help" if w == "--help-all" else w for w in args])
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, and the options by their groups."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], OPTIONS: []}
+        for param in self.get_params(ctx):
+            panel = getattr(param, "rich_help_panel", None) or OPTIONS
+            title = "Arguments" if param.param_type_name == "argument" else panel
+            record = param.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(title, []).append(record)
+        if MORE in groups and not ctx.meta[MORE]:
+            groups[OPTIONS].append(("--help-all", f"Show {len(groups.pop(MORE))} more options."))
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 # -- single options ------------------------------------------------------------------------------
 
-Level = Annotated[float, option("P", "Posterior mass of the credible intervals.")]
-Seed = Annotated[int, option("N", "Seed of all random draws.")]
+Level = Annotated[float, option("P", "Posterior mass of the credible intervals.", panel=MORE)]
+Seed = Annotated[int, option("N", "Seed of all random draws.", panel=MORE)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Wide = Annotated[
+Verbose = Annotated[
     bool,
     typer.Option(
-        "--wide",
+        "--verbose",
         help="Show all columns of tables, and names in full. By default a table fits the terminal, "
         "or 80 columns in a pipe.",
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
-Ties = Annotated[
-    TieRule,
-    typer.Option(
-        help="simultaneous: all pairs are compared at once; a model ranks one below the "
-        "lowest-ranked model that is better. adjacent, the paper's rule: a model shares the rank "
-        "of the next better one if z is small, whatever the number of models. none: no ties."
-    ),
-]
 
 
 # -- groups of options ---------------------------------------------------------------------------
@@ -91,13 +109,8 @@ class IntervalOptions:
     ] = "benchmark"
     seed: Seed = 0
 
-    def spec(self, method: IntervalMethod = "exact") -> IntervalSpec:
+    def spec(self) -> IntervalSpec:
         """Check the settings, before any run is read.
-
-        Parameters
-        ----------
-        method : {"exact", "beta", "normal"}
-            How the intervals are computed.
 
         Raises
         ------
@@ -107,7 +120,7 @@ class IntervalOptions:
         from lm_eval_bayes.stats import IntervalSpec
 
         with named_as_options("level", "seed"):
-            return IntervalSpec(self.level, self.scope or "benchmark", method, self.seed)
+            return IntervalSpec(self.level, self.scope or "benchmark", seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -158,21 +171,21 @@ _enum: Any = Enum
 
 
 def prints_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option --wide to a command: its tables are one block that fits, unless it is given.
+    """Add the option --verbose to a command: its tables are one block that fits without it.
 
     Its groups of options are expanded, see :func:`expand_options`.
     """
     command = expand_options(command)
     parameters = dict(inspect.signature(command).parameters)
-    parameters["wide"] = keyword("wide", False, Wide)
+    parameters["verbose"] = keyword("verbose", False, Verbose)
     if "as_json" in parameters:
         parameters["as_json"] = parameters.pop("as_json")
 
     @functools.wraps(command)
-    def with_width(*, wide: bool, **values: Any) -> None:
+    def with_width(*, verbose: bool, **values: Any) -> None:
         from lm_eval_bayes.cli.ui.output import tables_with_all_columns
 
-        with tables_with_all_columns(wide):
+        with tables_with_all_columns(verbose):
             command(**values)
 
     vars(with_width)["__signature__"] = inspect.Signature(list(parameters.values()))

@@ -43,8 +43,14 @@ _PIPE_COLUMNS = 80
 _NAME_LENGTH = 60
 #: Blanks before a table in a pipe.
 _INDENT = 2
-#: Whether tables have all columns; they have unless a command has the option --wide.
+#: Whether tables have all columns; they have unless a command has the option --verbose.
 _WIDE = ContextVar("wide", default=True)
+#: Warnings that wait until the answer is printed, and notes, which only --verbose shows.
+_WAITING: ContextVar[tuple[dict[str, None], dict[str, None]] | None] = ContextVar(
+    "waiting", default=None
+)
+#: Warnings that are shown unasked.
+_MOST_WARNINGS = 2
 
 
 def say(text: object = "") -> None:
@@ -53,7 +59,7 @@ def say(text: object = "") -> None:
 
 
 def say_prose(text: object) -> None:
-    """Print a sentence, on several lines where it is too long for one; --wide prints it on one.
+    """Print a sentence, on several lines where it is too long for one; --verbose prints it on one.
 
     A line is as long as the terminal, or 80 columns in a pipe; lines after the first are indented
     by two more columns.
@@ -90,8 +96,20 @@ def warn(text: object, *, is_command: bool = False) -> None:
         discard(sys.stderr)
 
 
-def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]]) -> None:
-    """Print notes on standard error, each once with all that it is about.
+def warn_after(text: str, *, is_note: bool = False) -> None:
+    """Print a line to standard error after the answer of a command, at once where it has none.
+
+    Of warnings two are shown and the rest counted; notes are shown with --verbose alone.
+    """
+    waiting = _WAITING.get()
+    if waiting is None:
+        warn(text)
+    else:
+        waiting[is_note][text] = None
+
+
+def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]], *, is_note: bool = False) -> None:
+    """Print notes on standard error, each once with all that it is about; see `warn_after`.
 
     Parameters
     ----------
@@ -104,7 +122,7 @@ def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]]) -> None:
     for note, tasks in by_note.items():
         n_runs = sum(map(len, tasks.values()))
         each = "each of " if n_runs > 1 and begins_with_count(note) else ""
-        warn(f"note: {each}{_about(tasks)}: {note}")
+        warn_after(f"note: {each}{_about(tasks)}: {note}", is_note=is_note)
 
 
 def _about(tasks: Mapping[str, Mapping[str, None]]) -> str:
@@ -147,14 +165,27 @@ def say_json(value: Any) -> None:
     typer.echo(text.replace("##", "#\\u0023") if _in_ci() else text)  # it stands in strings alone
 
 
+def all_columns() -> bool:
+    """Return whether tables have all columns and rows."""
+    return _WIDE.get()
+
+
 @contextmanager
 def tables_with_all_columns(wide: bool) -> Iterator[None]:
     """Set whether tables have all columns, or are one block that fits the terminal."""
-    token = _WIDE.set(wide)
+    tokens = _WIDE.set(wide), _WAITING.set(({}, {}))
     try:
         yield
     finally:
-        _WIDE.reset(token)
+        warnings, notes = _WAITING.get() or ({}, {})
+        _WIDE.reset(tokens[0])
+        _WAITING.reset(tokens[1])
+        lines = [*warnings, *notes]
+        shown = lines if wide else [*warnings][:_MOST_WARNINGS]
+        for line in shown:
+            warn(line)
+        if len(lines) > len(shown):
+            warn(f"{plural(len(lines) - len(shown), 'more note')}: --verbose")
 
 
 def say_table(
@@ -176,7 +207,7 @@ def say_table(
         The cells.
     optional : sequence of str
         Headings of columns that may be left out where the table is too wide for the terminal, or
-        for 80 columns in a pipe; the least important first. --wide shows all columns.
+        for 80 columns in a pipe; the least important first. --verbose shows all columns.
     """
     lines = [[one_line(cell) for cell in row] for row in rows]
     wide = _WIDE.get()
@@ -206,7 +237,7 @@ def say_table(
 
 
 def sentence_name(name: object) -> str:
-    """Return a name for a sentence or a title: without its middle if it is long, unless --wide."""
+    """Return a name for a sentence or a title: without its middle if long, unless --verbose."""
     line = one_line(name)
     return line if _WIDE.get() else shorten_middle(line, _NAME_LENGTH)
 

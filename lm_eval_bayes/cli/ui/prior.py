@@ -14,7 +14,7 @@ from lm_eval_bayes._util.text import (
     interval_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import option
+from lm_eval_bayes.cli.ui.options import MORE, option
 from lm_eval_bayes.cli.ui.output import say, say_prose, say_records
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
@@ -40,6 +40,7 @@ class PriorOptions:
             "An earlier run of the same questions whose trials are prior evidence: an older "
             "version, a greedy run, an unquantized or a base model. It belongs to MODEL, else to "
             "the model of the same name, or to the only one; can be repeated.",
+            panel=MORE,
         ),
     ] = None
     prior_strength: Annotated[
@@ -49,6 +50,7 @@ class PriorOptions:
             "To be given with a prior: auto, to learn how far scores shift between the runs, or "
             "the weight of a prior trial, from 0 to 1 (1 is the paper's), which assumes that every "
             "question had the same chance in the earlier run.",
+            panel=MORE,
         ),
     ] = None
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 import typer
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import keyword, option
-from lm_eval_bayes.cli.ui.output import Progress, warn, warn_notes
+from lm_eval_bayes.cli.ui.options import MORE, READING, keyword, option
+from lm_eval_bayes.cli.ui.output import Progress, warn_after, warn_notes
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.query import Query
 
@@ -43,10 +43,12 @@ Runs = Annotated[
         parser=_path,
         help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
         "stores, tables (.csv, .jsonl, .parquet, .npz) or logs of other tools: see "
-        "`lm-eval-bayes formats`.",
+        "`lm-eval-bayes doctor --formats`.",
     ),
 ]
 
+#: The options of reading that `--help` shows.
+_SHOWN = ("task", "metric", "filter", "dedupe", "columns")
 #: The fields of `Query` that are options, by the names of these.
 _DECLARED = {f.metadata.get("option", f.name): f for f in fields(Query) if f.metadata}
 
@@ -111,10 +113,11 @@ class ReadingOptions:
             ]
             saved = replace(saved, warnings=(*saved.warnings, *dependent))
         for warning in saved.warnings:
-            warn(f"warning: {warning}")
+            warn_after(f"warning: {warning}")
         for note in saved.notes:
-            warn(f"note: {note}")
-        warn_notes((run.task, [run.model], note) for run in saved.runs for note in run.notes)
+            warn_after(f"note: {note}", is_note=True)
+        notes = ((run.task, [run.model], note) for run in saved.runs for note in run.notes)
+        warn_notes(notes, is_note=True)
         return saved
 
 
@@ -127,14 +130,17 @@ class TaskOptions(ReadingOptions):
 def _parameter(name: str, declared: Field[Any]) -> Parameter:
     """Return an option of `Query` as a parameter of a command."""
     metavar, text = declared.metadata["metavar"], declared.metadata["help"]
+    panel = READING if name in _SHOWN else MORE
     if metavar is None:
-        info = typer.Option(f"--{name.replace('_', '-')}", help=text)
+        info = typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel)
         return keyword(name, False, Annotated[bool, info])
     hint = get_type_hints(Query)[declared.name]
     if get_origin(hint) is Literal:
-        return keyword(name, declared.default, Annotated[hint, typer.Option(help=text)])
+        return keyword(
+            name, declared.default, Annotated[hint, typer.Option(help=text, rich_help_panel=panel)]
+        )
     texts: Any = list[str] if declared.metadata.get("many") else str
-    return keyword(name, None, Annotated[texts | None, option(metavar, text)])
+    return keyword(name, None, Annotated[texts | None, option(metavar, text, panel=panel)])
 
 
 def check_not_read(

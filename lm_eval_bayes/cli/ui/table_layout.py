@@ -124,7 +124,7 @@ def fit_one_block(columns: Sequence[Column], width: int, optional: Sequence[str]
     >>> rows = [("phi", "0.5", "12k"), ("qwen", "0.7", "48k")]
     >>> layout = fit_one_block(table_columns(("model", "mean", "tokens"), rows), 12, ["tokens"])
     >>> [column.head for column in layout.blocks[0].columns], layout.note
-    (['model', 'mean'], 'left out: tokens; --wide shows all')
+    (['model', 'mean'], 'left out: tokens; --verbose shows all')
     """
     columns = [replace(column, head=_shorten_words(column.head)) for column in columns]
     above: list[Column] = []
@@ -165,7 +165,7 @@ def _note(left_out: Sequence[str], shortened: bool) -> str:
         parts.append(f"left out: {heads}" + (f" and {plural(more, 'column')} more" * (more > 0)))
     if shortened:
         parts.append("texts are shortened")
-    return "; ".join([*parts, "--wide shows all"]) if parts else ""
+    return "; ".join([*parts, "--verbose shows all"]) if parts else ""
 
 
 def _width(widths: Sequence[int]) -> int:

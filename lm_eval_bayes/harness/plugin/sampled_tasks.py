@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lm_eval_bayes._util.files import task_configs_dir
-from lm_eval_bayes.errors import InvalidInputError, Rule, TaskConfigError
+from lm_eval_bayes.errors import Rule, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
@@ -428,45 +428,3 @@ def _by_task(yaml_files: Sequence[Path]) -> dict[str, Path]:
         if match is not None:
             files.setdefault(match[1].decode("ascii", "replace"), file)
     return files
-
-
-# -- a YAML to edit -------------------------------------------------------------------------------
-
-
-def wrapper_yaml(task: str) -> str:
-    """Return the YAML of a task that samples another one repeatedly.
-
-    Parameters
-    ----------
-    task : str
-        The name of a task, or the path of its YAML.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no such task.
-    TaskConfigError
-        If it cannot be sampled repeatedly.
-    """
-    import yaml
-    from lm_eval.tasks._yaml_loader import load_yaml
-
-    is_path = task.endswith((".yaml", ".yml"))
-    file = Path(task).expanduser() if is_path else _task_files().get(task)
-    if file is None or not file.is_file():
-        rule = "be one task (no group) that is a YAML of the harness, or its path"
-        raise InvalidInputError.of("TASK", "path", rule, task)
-    config = load_yaml(file, resolve_func=True)
-    base = str(config.get("task", file.stem))
-    if isinstance(config.get("task"), list):
-        raise InvalidInputError.of("TASK", "unsupported", "be one task, not a group", task)
-    sampled = task_config(config, base)
-    fields = {
-        "include": str(file.resolve()) if is_path else task,
-        "task": base + SUFFIX,
-        "repeats": sampled["repeats"],
-        "generation_kwargs": sampled["generation_kwargs"],
-    }
-    lines = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True).splitlines()
-    lines.insert(2, "class: !function lm_eval_bayes.tasks.RepeatedSamplingTask")
-    return "\n".join([f"# {base}, sampled repeatedly: N is `repeats`.", *lines, ""])

@@ -101,6 +101,6 @@ def _thresholds(path: object) -> Thresholds | None:
     try:
         text = Path(str(path)).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        rule = f"be a readable file that `lm-eval-bayes rubric --freeze` wrote ({error})"
+        rule = f"be a readable file that `lm-eval-bayes study rubric --freeze` wrote ({error})"
         raise InvalidInputError.of("rubric_thresholds", "path", rule, path) from None
     return Thresholds.from_json(text, "rubric_thresholds")

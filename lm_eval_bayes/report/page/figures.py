@@ -1,14 +1,15 @@
-"""The page's SVG figures: interval bars, score curves, and score against tokens."""
+"""The page's SVG figures: interval bars, strips of ranks, curves, and score against tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lm_eval_bayes._util.text import format_large, plural
+from lm_eval_bayes._util.text import format_large, format_score, plural, shorten_middle
 from lm_eval_bayes.analysis.convergence import PrefixPosterior
+from lm_eval_bayes.analysis.plan import SeparationPlan
 from lm_eval_bayes.analysis.report_data import ModelCost, TaskPanel
 from lm_eval_bayes.report.page.svg import (
     VIEW_WIDTH,
@@ -25,37 +26,37 @@ from lm_eval_bayes.report.page.svg import (
     tick_label,
     ticks,
 )
-from lm_eval_bayes.report.page.text import Scale, name
-from lm_eval_bayes.stats import Interval
+from lm_eval_bayes.report.page.text import name
+from lm_eval_bayes.stats import Interval, Posterior
 
 #: Heights in CSS pixels.
-_BAR_HEIGHT, _AXIS_HEIGHT, _CURVE_HEIGHT, _COST_HEIGHT = 26, 18, 112, 300
+_BAR, _AXIS, _CURVE, _COST, _PLAN, _PASS = 22, 18, 80, 300, 140, 240
+#: Share of the width of a Pass@k figure that the curves take; labels take the rest.
+_CURVES = 0.6
+#: Labelled models of a Pass@k figure, and the least distance of two labels.
+_LABELS, _LABEL_HEIGHT = 8, 16
+#: Characters of a label.
+_LABEL = 20
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of scores.
-
-    Attributes
-    ----------
-    low, high : float
-        Its ends.
-    scale : Scale
-        Format of the scores.
-    """
+    """An axis of scores: its ends."""
 
     low: float
     high: float
-    scale: Scale
 
     @classmethod
-    def around(cls, low: float, high: float, scale: Scale) -> Axis:
-        """Return an axis with round ends that contains the scores from low to high."""
-        return cls(*round_range(low, high, (scale.low, scale.high)), scale)
+    def around(cls, intervals: Sequence[Interval], bounds: tuple[float, float]) -> Axis:
+        """Return the axis of all possible scores, or of the intervals within a third of them."""
+        low, high = min(i.low for i in intervals), max(i.high for i in intervals)
+        if 3.0 * (high - low) > bounds[1] - bounds[0]:
+            return cls(*bounds)
+        return cls(*round_range(low, high, bounds))
 
     def share(self, value: float) -> float:
         """Return the position of a score, 0 to 1."""
-        return Scale(self.low, self.high).share(value)
+        return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
     def at(self, value: float) -> str:
         """Return the position of a score, in percent of the width."""
@@ -65,36 +66,34 @@ class Axis:
         """Return the vertical position of a score in a figure of this height."""
         return height * (1.0 - self.share(value))
 
-    def ticks(self, about: int = 4) -> list[float]:
+    def ticks(self, about: int = 5) -> list[float]:
         """Return about so many round scores."""
         return ticks(self.low, self.high, about)
 
 
+def _tick(value: float) -> str:
+    return f"{value:g}".replace("0.", ".") if 0.0 < abs(value) < 1.0 else f"{value:g}"
+
+
+def _anchor(share: float) -> str:
+    return "start" if share < 0.02 else "end" if share > 0.98 else "middle"
+
+
 def axis_above(axis: Axis) -> Markup:
     """Return the tick labels above interval bars."""
-    # where space is scarce, the style sheet hides every second label
     labels = [
-        tick_label(
-            axis.scale.tick(tick),
-            axis.at(tick),
-            12,
-            _text_anchor(axis, tick) + (" second" if i % 2 else ""),
-        )
-        for i, tick in enumerate(axis.ticks())
+        tick_label(_tick(tick), axis.at(tick), 12, _anchor(axis.share(tick)))
+        for tick in axis.ticks()
     ]
     return element(
-        "svg",
-        *labels,
-        class_="figure axis",
-        width="100%",
-        height=_AXIS_HEIGHT,
-        aria_hidden="true",
-        focusable="false",
+        "svg", *labels, class_="figure axis", width="100%", height=_AXIS, aria_hidden="true"
     )
 
 
-def interval_bar(axis: Axis, mu: float, benchmark: Interval, population: Interval) -> Markup:
-    """Return a model's bar: the mean, and the intervals of both scopes.
+def interval_bar(
+    axis: Axis, mu: float, thick: Interval, thin: Interval | None, zero: bool = False
+) -> Markup:
+    """Return a bar: a thin line below a thick one, and a point at the mean.
 
     Parameters
     ----------
@@ -102,38 +101,53 @@ def interval_bar(axis: Axis, mu: float, benchmark: Interval, population: Interva
         Shared by the bars of a table.
     mu : float
         Posterior mean.
-    benchmark, population : Interval
-        Drawn as a thick bar and as a thin line.
+    thick, thin : Interval
+        About these questions, and about others of the kind.
+    zero : bool
+        Whether 0 is marked.
     """
-    middle = _BAR_HEIGHT / 2
-    label = (
-        f"mean {axis.scale.with_unit(mu)}; benchmark {interval_text(benchmark, axis.scale)}; "
-        f"population {interval_text(population, axis.scale)}"
-    )
-    grid = [line(axis.at(tick), axis.at(tick), 0, _BAR_HEIGHT, "grid") for tick in axis.ticks()]
-    low, high, mean = axis.at(population.low), axis.at(population.high), axis.at(mu)
-    width = percent(max(0.0, axis.share(benchmark.high) - axis.share(benchmark.low)))
+    middle = _BAR / 2
+    label = f"{format_score(mu)}; these questions {interval_text(thick)}"
+    label += "" if thin is None else f"; other questions {interval_text(thin)}"
+    parts = [line(axis.at(tick), axis.at(tick), 0, _BAR, "grid") for tick in axis.ticks()]
+    if zero:
+        parts.append(line(axis.at(0.0), axis.at(0.0), 0, _BAR, "zero"))
+    for interval, height, kind in ((thin, 3, "thin"), (thick, 9, "thick")):
+        if interval is not None:
+            width = percent(max(0.0, axis.share(interval.high) - axis.share(interval.low)))
+            low, top = axis.at(interval.low), middle - height / 2
+            parts.append(
+                element("rect", x=low, y=top, width=width, height=height, rx=2, class_=kind)
+            )
+    parts.append(element("circle", cx=axis.at(mu), cy=middle, r=4.5, class_="dot"))
     return element(
         "svg",
-        *grid,
-        line(low, high, middle, middle, "thin"),
-        *(line(end, end, middle - 4, middle + 4, "thin") for end in (low, high)),
-        element(
-            "rect",
-            x=axis.at(benchmark.low),
-            y=middle - 5,
-            width=width,
-            height=10,
-            rx=2,
-            class_="thick",
-        ),
-        line(mean, mean, middle - 8, middle + 8, "at"),
+        *parts,
         role="img",
         aria_label=label,
         class_="figure bar",
         width="100%",
-        height=_BAR_HEIGHT,
+        height=_BAR,
     )
+
+
+def interval_text(interval: Interval) -> str:
+    """Return an interval as text."""
+    return f"{format_score(interval.low)} to {format_score(interval.high)}"
+
+
+def rank_strip(low: int, high: int, n_models: int) -> Markup:
+    """Return a set of ranks as a part of a strip, on which every rank has the same room."""
+    rect = element(
+        "rect",
+        x=percent((low - 1) / n_models),
+        y=0,
+        width=percent((high - low + 1) / n_models),
+        height=7,
+        rx=2,
+        class_="thick",
+    )
+    return element("svg", rect, class_="figure strip", width="100%", height=7, aria_hidden="true")
 
 
 def _score_grid(axis: Axis, about: int, height: int, x: int) -> list[Markup]:
@@ -142,93 +156,161 @@ def _score_grid(axis: Axis, about: int, height: int, x: int) -> list[Markup]:
     for tick in axis.ticks(about):
         y = axis.y(tick, height)
         parts.append(line("0%", "100%", y, y, "grid"))
-        parts.append(tick_label(axis.scale.tick(tick), x, y + 4, "end"))
+        parts.append(tick_label(_tick(tick), x, y + 4, "end"))
     return parts
 
 
-def interval_text(interval: Interval, scale: Scale) -> str:
-    """Return an interval as text."""
-    return f"{scale.short(interval.low)} to {scale.with_unit(interval.high)}"
+# -- further trials ------------------------------------------------------------------------------
 
 
-# -- score curves --------------------------------------------------------------------------------
-
-
-def background_curves(panel: TaskPanel) -> Markup:
-    """Return the curves of all models, which are the background of every model's figure."""
-    if not any(panel.curves):
-        return Markup("")
-    axis, n_max = _curve_axis(panel), _max_n(panel)
-    means = [_curve_points(c, [p.mu for p in c], axis, n_max) for c in panel.curves if len(c) > 1]
-    lines = [element("polyline", points=polyline(mean), class_="other") for mean in means]
-    definition = element("defs", element("g", *lines, id=f"lines-{panel.number}"))
-    return element("svg", definition, class_="defs", width=0, height=0, aria_hidden="true")
-
-
-def score_curve(panel: TaskPanel, i: int) -> Markup:
-    """Return the figure of the i-th model's posterior mean and interval as functions of n."""
-    curve = panel.curves[i]
-    if not curve:
-        return Markup("")
-    axis, n_max, height = _curve_axis(panel), _max_n(panel), _CURVE_HEIGHT
-    parts = _score_grid(axis, 4, height, -7)
-    for n in doubling_ticks(n_max):
-        x = log_share(n, 1, n_max)
-        anchor = "middle"
-        if n_max > 1 and not 0.03 <= x <= 0.97:
-            anchor = "end" if x > 0.97 else "start"
-        parts.append(tick_label(format_large(n), percent(x), height + 15, anchor))
-        parts.append(line(percent(x), percent(x), height, height + 3, "grid"))
-    lines: list[Markup] = []
-    if len(panel.curves) > 1:
-        lines.append(element("use", href=f"#lines-{panel.number}"))
-    if len(curve) > 1:
-        upper = _curve_points(curve, [point.interval.high for point in curve], axis, n_max)
-        lower = _curve_points(curve, [point.interval.low for point in curve], axis, n_max)
-        mean = _curve_points(curve, [point.mu for point in curve], axis, n_max)
-        lines.append(element("polygon", points=polyline([*upper, *lower[::-1]]), class_="band"))
-        lines.append(element("polyline", points=polyline(mean), class_="own"))
-    end, interval = curve[-1], curve[-1].interval
-    last = percent(log_share(end.n, 1, n_max))
-    low, mu, high = (axis.y(value, height) for value in (interval.low, end.mu, interval.high))
-    final = [
-        line(last, last, low, high, "whisker"),
-        element("circle", cx=last, cy=mu, r=3.5, class_="mean"),
-    ]
-    scale = axis.scale
-    description = "; ".join(
-        f"after {plural(point.n, 'trial')} {scale.with_unit(point.mu)} "
-        f"({scale.short(point.interval.low)} to {scale.short(point.interval.high)})"
-        for point in dict.fromkeys((curve[0], curve[len(curve) // 2], end))
-    )
-    model = name(panel.board.models[i])
+def plan_curve(plan: SeparationPlan, number: int) -> Markup:
+    """Return the distinguishable pairs after more and more trials, by forecast."""
+    counts = plan.counts()
+    first, last = counts[0][0], counts[-1][0]
+    axis = Axis(*round_range(counts[0][1], plan.n_pairs, (0.0, float(plan.n_pairs))))
+    parts = _score_grid(axis, 4, _PLAN, -7)
+    points = []
+    for trials, n in counts:
+        share = log_share(trials, first, last)
+        points.append((VIEW_WIDTH * share, axis.y(n, _PLAN)))
+        label = tick_label(f"{trials:,.0f}", percent(share), _PLAN + 15, _anchor(share))
+        parts += [
+            label,
+            element("circle", cx=percent(share), cy=axis.y(n, _PLAN), r=3.5, class_="mean"),
+        ]
+    parts.insert(0, stretched([element("polyline", points=polyline(points), class_="own")], _PLAN))
     return labelled_figure(
-        [*parts, stretched(lines, height), *final],
+        parts,
+        id=f"plan-{number}",
+        title="Distinguishable pairs by trials per question",
+        description="; ".join(f"after {trials:,.0f} trials {n:,}" for trials, n in counts),
+        height=_PLAN + 20,
+        kind="plan",
+    )
+
+
+# -- k trials ------------------------------------------------------------------------------------
+
+
+def pass_curves(panel: TaskPanel, names: Sequence[str], family: str) -> Markup:
+    """Return the posterior means of all models by k; `family` is "hpass@" or "hpass^".
+
+    Some models are labelled, at least as far apart as a label is high, and get the intervals of
+    their largest k.
+    """
+    curves = [_family_curve(summary.family, family) for summary in panel.summaries]
+    ks = sorted({k for curve in curves for k in curve})
+    if len(ks) < 2:
+        return Markup("")
+    axis, height, most = Axis(0.0, 1.0), _PASS, ks[-1]
+    parts = _score_grid(axis, 4, height, -7)
+    for k in doubling_ticks(most):
+        x = _CURVES * log_share(k, 1, most)
+        parts.append(tick_label(f"{k:,}", percent(x), height + 15, "middle" if x else "start"))
+    ends = [(curve[max(curve)].mu, i) for i, curve in enumerate(curves) if curve]
+    labelled = _spaced([(axis.y(mu, height), i) for mu, i in ends])
+    lines = []
+    for i, curve in enumerate(curves):
+        points = [
+            (VIEW_WIDTH * log_share(k, 1, most), axis.y(curve[k].mu, height)) for k in sorted(curve)
+        ]
+        kind = "own" if i == 0 else "labelled" if i in labelled else "other"
+        lines.append(element("polyline", points=polyline(points), class_=kind))
+    inner = element(
+        "svg",
+        *reversed(lines),
+        width=percent(_CURVES),
+        height=height,
+        viewBox=f"0 0 {VIEW_WIDTH} {height}",
+        preserveAspectRatio="none",
+        class_="stretched",
+    )
+    parts.append(inner)
+    for order, i in enumerate(labelled):
+        end = curves[i][max(curves[i])]
+        interval, y = end.interval(), axis.y(end.mu, height)
+        at = percent(_CURVES + 0.012 * (1 + order % 5))
+        parts += [
+            line(at, at, axis.y(interval.low, height), axis.y(interval.high, height), "whisker"),
+            element("circle", cx=at, cy=y, r=3, class_="mean"),
+            element(
+                "text",
+                f"{format_score(end.mu)} {shorten_middle(name(names[i]), _LABEL)}",
+                x=percent(_CURVES + 0.08),
+                y=y + 4,
+                class_="label lead" if i == 0 else "label",
+            ),
+        ]
+    sign = "at least one" if family.endswith("@") else "all"
+    described = "; ".join(
+        f"k = {k}: {format_score(posterior.mu)}" for k, posterior in sorted(curves[0].items())
+    )
+    return labelled_figure(
+        parts,
+        id=f"pass-{panel.number}-{'any' if family.endswith('@') else 'all'}",
+        title=f"Probability that {sign} of k trials is right, by k",
+        description=f"{name(names[0])}: {described}",
+        height=height + 20,
+        kind="pass",
+    )
+
+
+def _family_curve(family: Mapping[str, Posterior], start: str) -> dict[int, Posterior]:
+    rows = ((row.removeprefix(start), p) for row, p in family.items() if row.startswith(start))
+    curve = {int(k): posterior for k, posterior in rows if k.isdecimal()}
+    if start == "hpass^" and "hpass@1" in family:
+        curve[1] = family["hpass@1"]
+    return curve
+
+
+def _spaced(heights: Sequence[tuple[float, int]]) -> list[int]:
+    """Return the first model and others whose labels do not overlap, from the top."""
+    chosen: list[tuple[float, int]] = []
+    for y, i in sorted(heights, key=lambda entry: entry[1] != 0):
+        if len(chosen) < _LABELS and all(abs(y - other) >= _LABEL_HEIGHT for other, _ in chosen):
+            chosen.append((y, i))
+    return [i for _, i in sorted(chosen)]
+
+
+# -- convergence ---------------------------------------------------------------------------------
+
+
+def convergence_curve(panel: TaskPanel, i: int) -> Markup:
+    """Return the i-th model's posterior mean and interval as functions of n."""
+    curve = panel.curves[i]
+    intervals = [point.interval for of_model in panel.curves for point in of_model]
+    axis, height = Axis.around(intervals, panel.bounds), _CURVE
+    n_max = max(of_model[-1].n for of_model in panel.curves if of_model)
+    parts = _score_grid(axis, 3, height, -7)
+    for n in doubling_ticks(n_max):
+        share = log_share(n, 1, n_max)
+        parts.append(tick_label(format_large(n), percent(share), height + 15, _anchor(share)))
+
+    def points(values: Sequence[float]) -> list[tuple[float, float]]:
+        return [
+            (VIEW_WIDTH * log_share(point.n, 1, n_max), axis.y(value, height))
+            for point, value in zip(curve, values, strict=True)
+        ]
+
+    upper = points([point.interval.high for point in curve])
+    lower = points([point.interval.low for point in curve])
+    lines = [
+        element("polygon", points=polyline([*upper, *lower[::-1]]), class_="band"),
+        element("polyline", points=polyline(points([p.mu for p in curve])), class_="own"),
+    ]
+    return labelled_figure(
+        [*parts, stretched(lines, height)],
         id=f"convergence-{panel.number}-{i + 1}",
-        title=f"Posterior mean and interval of {model} by trials per question",
-        description=description,
+        title=f"Score and interval of {name(panel.board.models[i])} by trials per question",
+        description="; ".join(map(_point_text, dict.fromkeys((curve[0], curve[-1])))),
         height=height + 20,
         kind="curve",
     )
 
 
-def _curve_axis(panel: TaskPanel) -> Axis:
-    intervals = [point.interval for curve in panel.curves for point in curve]
-    low, high = min(i.low for i in intervals), max(i.high for i in intervals)
-    return Axis.around(low, high, Scale(*panel.bounds))
-
-
-def _max_n(panel: TaskPanel) -> int:
-    return max(curve[-1].n for curve in panel.curves if curve)
-
-
-def _curve_points(
-    curve: Sequence[PrefixPosterior], values: Sequence[float], axis: Axis, n_max: int
-) -> list[tuple[float, float]]:
-    return [
-        (VIEW_WIDTH * log_share(point.n, 1, n_max), axis.y(value, _CURVE_HEIGHT))
-        for point, value in zip(curve, values, strict=True)
-    ]
+def _point_text(point: PrefixPosterior) -> str:
+    trials = plural(point.n, "trial")
+    return f"after {trials} {format_score(point.mu)} ({interval_text(point.interval)})"
 
 
 # -- score against tokens ------------------------------------------------------------------------
@@ -236,10 +318,8 @@ def _curve_points(
 
 def score_against_tokens(panel: TaskPanel) -> Markup:
     """Return every model's score against its tokens per trial."""
-    costs, height = panel.costs, _COST_HEIGHT
-    intervals = [cost.row.interval for cost in costs]
-    low, high = min(i.low for i in intervals), max(i.high for i in intervals)
-    axis = Axis.around(low, high, Scale(*panel.bounds))
+    costs, height = panel.costs, _COST
+    axis = Axis.around([cost.row.interval for cost in costs], panel.bounds)
     tokens = [cost.tokens for cost in costs]
     low, high = min(tokens) / 1.12, max(tokens) * 1.12
     parts = _score_grid(axis, 5, height, -8)
@@ -258,9 +338,8 @@ def score_against_tokens(panel: TaskPanel) -> Markup:
         steps_line = element("polyline", points=polyline(steps), class_="frontier")
         parts.append(stretched([steps_line], height))
     for cost in reversed(costs):
-        mu, interval = cost.row.mu, cost.row.interval
-        x = percent(log_share(cost.tokens, low, high))
-        y, y_low, y_high = (axis.y(v, height) for v in (mu, interval.low, interval.high))
+        x, interval = percent(log_share(cost.tokens, low, high)), cost.row.interval
+        y, y_low, y_high = (axis.y(v, height) for v in (cost.row.mu, interval.low, interval.high))
         parts.append(
             element(
                 "g",
@@ -274,15 +353,15 @@ def score_against_tokens(panel: TaskPanel) -> Markup:
         parts,
         id=f"cost-{panel.number}",
         title="Score against tokens per trial",
-        description="; ".join(_cost_text(cost, axis.scale) for cost in costs),
+        description="; ".join(map(_cost_text, costs)),
         height=height + 24,
         kind="cost",
     )
 
 
-def _cost_text(cost: ModelCost, scale: Scale) -> str:
+def _cost_text(cost: ModelCost) -> str:
     tokens = f"{format_large(cost.tokens)} tokens per trial"
-    return f"{cost.position}. {name(cost.row.model)}: {tokens}, {scale.with_unit(cost.row.mu)}"
+    return f"{cost.position}. {name(cost.row.model)}: {tokens}, {format_score(cost.row.mu)}"
 
 
 def _token_ticks(low: float, high: float) -> list[float]:
@@ -291,9 +370,3 @@ def _token_ticks(low: float, high: float) -> list[float]:
     if len(logarithmic) > 1:
         return logarithmic
     return [tick for tick in ticks(low, high, 3) if tick > 0.0]
-
-
-def _text_anchor(axis: Axis, tick: float) -> str:
-    """Return the anchor of a tick's label that keeps it inside the figure."""
-    share = axis.share(tick)
-    return "start" if share < 0.02 else "end" if share > 0.98 else "middle"

@@ -5,44 +5,44 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import re
 from datetime import datetime, timezone
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from lm_eval_bayes._util.text import (
-    P_BEST,
-    P_BEST_MEANING,
     begins_with_count,
     format_duration,
     format_integer,
     format_large,
-    format_percent,
-    format_range,
     join_words,
+    one_line,
     plural,
-    scope_label,
 )
+from lm_eval_bayes.analysis.board import Board
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures, tables
 from lm_eval_bayes.report.page.attempts import TEXT_BYTES, page_attempts
 from lm_eval_bayes.report.page.provenance import panel_provenance, short_path
-from lm_eval_bayes.report.page.sentences import (
-    comparison_sentence,
-    leader_sentence,
-)
-from lm_eval_bayes.report.page.text import Scale, json_island, name, short_names, truncate
+from lm_eval_bayes.report.page.text import json_island, name, short_names, truncate
 
 #: Identifies a file as a report of this package; it is among the first bytes of every report.
 MARK = '<meta name="generator" content="lm-eval-bayes report">'
 #: Characters of a string in the embedded JSON.
 _MAX_JSON_STRING = 500
+#: Files that are named with their hashes, and bytes that are read at once for these.
+_MAX_FILES, _BLOCK = 20, 1 << 20
 
 
 def render(
-    data: ReportData, *, title: str = "", now: float | None = None, text_bytes: int = TEXT_BYTES
+    data: ReportData,
+    *,
+    title: str = "",
+    now: float | None = None,
+    text_bytes: int = TEXT_BYTES,
+    command: str = "",
 ) -> str:
     """Return a report as one HTML file.
 
@@ -57,6 +57,8 @@ def render(
     text_bytes : int
         The most bytes of the models' texts in the page; 0 for none. They are read from the logs
         and stores of the runs.
+    command : str
+        The command that made it, as the page shows it.
 
     Returns
     -------
@@ -82,16 +84,14 @@ def render(
     )
     environment.filters |= {
         "name": name,
-        "percent": format_percent,
         "large": format_large,
         "integer": format_integer,
         "duration": format_duration,
-        "breakable": _breakable,
     }
-    environment.filters["scale"] = lambda posterior: Scale(*posterior.bounds)
     panels = [_panel_context(panel, data) for panel in data.panels]
     attempts = page_attempts(data.panels, [view["questions"] for view in panels], text_bytes)
     style, script = _template("report.css"), _template("report.js")
+    overall = data.overall and _board_context(data.overall, data.spec.level)
     return environment.get_template("report.html").render(
         mark=Markup(MARK),
         policy=_content_security_policy(style, script),
@@ -99,98 +99,85 @@ def render(
         script=Markup(script),
         data_json=json_island(_published(data.to_dict())),
         title=name(title) if title else _default_title(data),
-        size=_data_size(data),
+        size=_size(data),
         date=None if now is None else datetime.fromtimestamp(now, timezone.utc),
         version=__version__,
         data=data,
         level=f"{100.0 * data.spec.level:g}%",
-        scope=scope_label(data.spec.scope),
-        score_table=tables.score_table(data),
-        overall_answer=None if data.overall is None else comparison_sentence(data.overall),
+        overall=overall,
+        first=overall or panels[0]["scores"],
         panels=panels,
         attempts=attempts,
         attempts_json=json_island(attempts.panels),
         notes=_notes(data),
-        shades=range(tables.SHADES),
-        p_best=P_BEST,
-        p_best_meaning=P_BEST_MEANING,
+        files=_files(data),
+        command=one_line(command),
+        columns=tables.COLUMNS,
     )
+
+
+def _board_context(board: Board, level: float) -> dict[str, Any]:
+    """Return the template's variables for the scores of a task, or of the mean of several."""
+    names = dict(zip(board.models, short_names(board.models), strict=True))
+    critical = [of.ranking.simultaneous.critical_value for of in board.scopes.values()]
+    return {
+        "headline": one_line(board.headline(names)),
+        "pairs_sentence": board.pair_sentence() if board.n_pairs > 1 else "",
+        "table": tables.score_table(board),
+        "pairs": tables.pairs_of(board, level),
+        "critical": [f"{value:.2f}" for value in critical],
+        "n_pairs": board.n_pairs,
+        "n": board.trials,
+    }
 
 
 def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
     """Return the template's variables for a panel."""
-    scale = Scale(*panel.bounds)
-    axis = figures.Axis.around(*panel.interval_range, scale)
     short = short_names(panel.board.models)
-    ranks = [row.rank for row in panel.board.rows]
+    plan = panel.plan
     return {
         "panel": panel,
+        "scores": _board_context(panel.scores, data.spec.level),
         "short": short,
-        "headings": tables.heading_names(panel),
-        "scale": scale,
-        "answer": comparison_sentence(panel.board),
-        "leader": leader_sentence(panel, data.spec.level),
         "size": _panel_size(panel),
-        "n_clusters": panel.summaries[0].n_clusters,
-        "axis": figures.axis_above(axis),
-        "rows": [
-            {
-                "row": row,
-                "summary": summary,
-                "rank": f"{row.rank:g}",
-                "tied": ranks.count(row.rank) > 1,
-                "bar": figures.interval_bar(
-                    axis,
-                    summary.learned[data.spec.scope].mu,
-                    summary.intervals["benchmark"],
-                    summary.intervals["population"],
-                ),
-                "tokens": row.tokens / summary.run.n_trials if row.tokens else None,
-                "cost": row.cost / summary.run.n_trials if row.cost else row.cost,
-            }
-            for row, summary in zip(panel.board.rows, panel.summaries, strict=True)
-        ],
-        "has_tokens": any(row.tokens for row in panel.board.rows),
-        "has_cost": any(row.cost is not None for row in panel.board.rows),
-        "pairs": tables.pair_table(panel),
+        "plan": None if plan is None or not plan.lines else one_line(plan.sentence()),
+        "plan_curve": figures.plan_curve(plan, panel.number)
+        if plan is not None and len(plan.counts()) > 1
+        else None,
         "questions": tables.question_table(panel, data),
-        "background_curves": figures.background_curves(panel),
+        "pass_curves": [
+            (what, curve)
+            for what, family in (
+                ("Pass@k: at least one of k is right", "hpass@"),
+                ("Pass^k: all k are right", "hpass^"),
+            )
+            if (curve := figures.pass_curves(panel, short, family))
+        ],
+        "numbers": tables.number_table(panel),
         "curves": [
-            (short[i], curve, figures.score_curve(panel, i))
+            (short[i], curve[-1], figures.convergence_curve(panel, i))
             for i, curve in enumerate(panel.curves)
             # one point is no curve
-            if len(curve) != 1
+            if len(curve) > 1
         ],
         "cost_figure": figures.score_against_tokens(panel) if panel.compares_costs else None,
-        "family": list(dict.fromkeys(e for summary in panel.summaries for e in summary.family)),
         "provenance": panel_provenance(panel),
-        "unavailable": _unavailable_schemata(panel),
     }
 
 
-# -- sizes and warnings --------------------------------------------------------------------------
+# -- sizes, files and warnings -------------------------------------------------------------------
 
 
 def _panel_size(panel: TaskPanel) -> str:
-    trials = "trial" if panel.n_range[1] == 1 else "trials"
-    return " · ".join(
-        [
-            plural(len(panel.board.models), "model"),
-            plural(panel.board.n_questions, "question"),
-            f"{format_range(panel.n_range)} {trials} per question",
-        ]
-    )
+    models = plural(len(panel.board.models), "model")
+    return f"{models} · {plural(panel.board.n_questions, 'question')} · {panel.scores.trials}"
 
 
-def _data_size(data: ReportData) -> str:
-    return " · ".join(
-        [
-            plural(len(data.models), "model"),
-            plural(len(data.tasks), "task"),
-            plural(data.n_questions, "question"),
-            plural(data.n_trials, "trial"),
-        ]
-    )
+def _size(data: ReportData) -> str:
+    if len(data.panels) == 1:
+        return _panel_size(data.panels[0])
+    sizes = (len(data.models), "model"), (len(data.tasks), "task"), (data.n_questions, "question")
+    return " · ".join(plural(*size) for size in (*sizes, (data.n_trials, "trial")))
 
 
 def _default_title(data: ReportData) -> str:
@@ -198,9 +185,24 @@ def _default_title(data: ReportData) -> str:
     return f"{len(tasks)} tasks" if len(tasks) > 3 else join_words(tasks)
 
 
+def _files(data: ReportData) -> list[tuple[str, str]]:
+    """Return the first files that were read, and their hashes."""
+    sources = dict.fromkeys(s for panel in data.panels for run in panel.runs for s in run.sources)
+    files = []
+    for source in list(sources)[:_MAX_FILES]:
+        path = Path(source)
+        if path.is_file():
+            digest = hashlib.sha256()
+            with path.open("rb") as file:
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+            files.append((name(short_path(source)), digest.hexdigest()))
+    return files
+
+
 def _notes(data: ReportData) -> list[str]:
-    """Return the distinct warnings of the reader, the rankings, the runs and the rubrics."""
-    notes = [*data.warnings, *data.rubric_notes]
+    """Return the distinct warnings of the reader, the rankings and the runs."""
+    notes = [*data.warnings]
     for panel in data.panels:
         task = f"{panel.board.task}: " if len(data.tasks) > 1 else ""
         notes += [f"{task}{note}" for note in panel.board.notes]
@@ -211,22 +213,7 @@ def _notes(data: ReportData) -> list[str]:
             if len(models) > 1 and begins_with_count(note):
                 of = "each model: " if of_all else f"each of {join_words(models)}: "
             notes.append(f"{task}{of}{note}")
-        if panel.rubrics is not None:
-            notes += [f"{task}{note}" for note in panel.rubrics.warnings]
     return [truncate(note, 400).shown for note in dict.fromkeys(notes)]
-
-
-def _unavailable_schemata(panel: TaskPanel) -> list[tuple[list[str], str]]:
-    """Return the schemata that the runs cannot be scored under, by the missing signals."""
-    if panel.rubrics is None:
-        return []
-    by_reason: dict[str, list[str]] = {}
-    for schema in panel.rubrics.classified.left_out:
-        by_reason.setdefault(schema.lacks, []).append(schema.schema)
-    return [
-        ([name(schema) for schema in dict.fromkeys(schemata)], truncate(reason, 300).shown)
-        for reason, schemata in by_reason.items()
-    ]
 
 
 # -- markup --------------------------------------------------------------------------------------
@@ -246,12 +233,6 @@ def _published(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _breakable(text: object) -> Markup:
-    """Return a name with line breaks allowed after a slash, underscore, colon or point."""
-    parts = re.split(r"(?<=[/_:.])", name(text))
-    return Markup("<wbr>").join(parts)
 
 
 def _template(file: str) -> str:

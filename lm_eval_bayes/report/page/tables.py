@@ -1,170 +1,236 @@
-"""The page's tables: models by tasks, models by questions, and pairs of models."""
+"""The page's tables: scores of models, pairs of models, and models by questions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+from markupsafe import Markup
 
-from lm_eval_bayes._util.text import plural, shorten_names
+from lm_eval_bayes._util.text import format_score, plural, shorten_names
+from lm_eval_bayes.analysis.board import Board
 from lm_eval_bayes.analysis.comparability import short_text
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
-from lm_eval_bayes.analysis.summary import ALL_TASKS
-from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
+from lm_eval_bayes.report.page import figures
+from lm_eval_bayes.report.page.svg import round_range
+from lm_eval_bayes.report.page.text import TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import Posterior
+from lm_eval_bayes.stats import SCOPES, IntervalSpec, pair_posterior
 
-#: Number of shades of a heat map.
-SHADES = 21
-#: Cells of all heat maps of a page, and the fewest and the most questions of a panel.
+#: Cells of all questions of a page, and the fewest and the most questions of a panel.
 _MAX_CELLS, _MIN_QUESTIONS, _MAX_QUESTIONS = 8000, 10, 300
+#: Questions that are columns; more are rows, of which so many are shown at once.
+COLUMNS = 40
 #: Characters of all question texts of a page, and limits for a single one.
 _MAX_CHARACTERS, _MIN_TEXT, _MAX_TEXT = 1_200_000, 300, 4000
 #: Characters of a question's text in its row.
-_LABEL_LENGTH = 90
-#: Models of the table of pairs.
-_MAX_PAIRED = 40
-#: Characters of a name in a heat map; the style sheet would cut a longer one again.
-_MAX_HEADING = 36
+_LABEL_LENGTH = 60
+#: The most models of a staircase of pairs, and of a strip of ranks.
+_MAX_PAIRED, _MAX_STRIP = 60, 60
+#: Characters of a name in a heading.
+_MAX_HEADING = 30
 
 
-# -- models by tasks -----------------------------------------------------------------------------
+# -- models --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ScoreColumn:
-    """A column: heading, and description ("" for a single task)."""
+class ScoreRow:
+    """A model's row: names, numbers and figures, and which models it is distinguishable from."""
 
-    heading: str
-    description: str
+    model: str
+    short: str
+    score: str
+    interval: str
+    bar: Markup
+    ranks: str
+    strip: Markup
+    may_be_first: bool
+    apart: str
+    tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Columns, and for every model its name and posteriors (None where there is none)."""
+    """The scores of models, best first, their axis, and the tasks where there are several."""
 
-    columns: tuple[ScoreColumn, ...]
-    rows: tuple[tuple[str, tuple[Posterior | None, ...]], ...]
+    rows: tuple[ScoreRow, ...]
+    axis: Markup
+    tasks: tuple[str, ...]
+    compares: bool
 
 
-def score_table(data: ReportData) -> ScoreTable | None:
-    """Return the table of models by tasks; None if there is a single task.
+def score_table(board: Board) -> ScoreTable:
+    """Return the scores of models with their bars and ranks."""
+    rows, n = board.leaderboard.rows, len(board.models)
+    here, elsewhere = (
+        [board.interval(row.model, scope) for row in rows] for scope in ("benchmark", "population")
+    )
+    known = [interval for interval in (*here, *elsewhere) if interval is not None]
+    axis = figures.Axis.around(known, rows[0].posterior.bounds)
+    short = short_names(board.models)
+    differs = board.leaderboard.ranking.distinguishable
+    of_tasks = [{r.model: r.mu for r in task.leaderboard.rows} for task in board.tasks]
+    first = {board.models[0], *board.may_be_first}
+    table = []
+    for i, row in enumerate(rows):
+        low, high = int(row.rank_low), int(row.rank_high)
+        table.append(
+            ScoreRow(
+                model=name(row.model),
+                short=short[i],
+                score=format_score(row.mu),
+                interval=f"{format_score(row.interval.low)}–{format_score(row.interval.high)}",
+                bar=figures.interval_bar(axis, row.mu, here[i] or row.interval, elsewhere[i]),
+                ranks=str(low) if low == high else f"{low}–{high}",
+                strip=figures.rank_strip(low, high, n) if 1 < n <= _MAX_STRIP else Markup(""),
+                may_be_first=n > 1 and row.model in first,
+                apart=" ".join(str(j) for j in range(n) if differs[i, j]),
+                tasks=tuple(format_score(scores[row.model]) for scores in of_tasks),
+            )
+        )
+    tasks = tuple(name(task.leaderboard.task) for task in board.tasks)
+    return ScoreTable(tuple(table), figures.axis_above(axis), tasks, n > 1)
 
-    Models are sorted by the first column, best first: the mean over questions of the first
-    group, or the mean over tasks if there are no groups.
+
+@dataclass(frozen=True)
+class Pairs:
+    """A staircase of all pairs, or of two models their difference.
+
+    Attributes
+    ----------
+    stairs : tuple of (str, tuple of (bool, str))
+        For every model its name, and for every worse one whether they are distinguishable and
+        the difference as text.
+    differences : tuple of (str, str, str, Markup)
+        On which questions, the difference, its interval and its bar.
+    axis : Markup
+        The axis of the differences.
     """
-    if len(data.tasks) < 2:
+
+    stairs: tuple[tuple[str, tuple[tuple[bool, str], ...]], ...] = ()
+    differences: tuple[tuple[str, str, str, Markup], ...] = ()
+    axis: Markup | None = None
+
+
+def pairs_of(board: Board, level: float) -> Pairs | None:
+    """Return the pairs of models; None for a single one, and for more than a staircase shows."""
+    rows = board.leaderboard.rows
+    names = shorten_names(short_names(board.models), _MAX_HEADING)
+    if len(rows) == 2 and not board.tasks:
+        return _difference(board, level)
+    if not 1 < len(rows) <= _MAX_PAIRED:
         return None
-    columns: list[ScoreColumn] = []
-    cells: list[Mapping[str, Posterior]] = []
-    scope = data.spec.scope
-    for group in dict.fromkeys(summary.group for summary in data.groups):
-        by_model = {summary.model: summary for summary in data.groups if summary.group == group}
-        n_tasks = len(next(iter(by_model.values())).tasks)
-        for weighting, unit in (("size", "question"), ("equal", "task")):
-            if group == ALL_TASKS and weighting == "size":
-                continue
-            heading = name(group) if group == ALL_TASKS else f"{name(group)}, by {unit}"
-            description = f"mean of {n_tasks} tasks, every {unit} with the same weight"
-            columns.append(ScoreColumn(heading, description))
-            cells.append({m: s.means[weighting].learned[scope] for m, s in by_model.items()})
-    for panel in data.panels:
-        columns.append(ScoreColumn(name(panel.board.task), ""))
-        cells.append({row.model: row.posterior for row in panel.board.rows})
-    rows = [(model, tuple(column.get(model) for column in cells)) for model in data.models]
-    rows.sort(key=lambda row: _sort_key(row[1]))
-    return ScoreTable(tuple(columns), tuple((name(model), scores) for model, scores in rows))
+    differs = board.leaderboard.ranking.distinguishable
+    stairs = (
+        (
+            names[i],
+            tuple(
+                (bool(differs[i, j]), f"{names[i]} − {names[j]}: {_signed(row.mu - rows[j].mu)}")
+                for j in range(i + 1, len(rows))
+            ),
+        )
+        for i, row in enumerate(rows)
+    )
+    return Pairs(tuple(stairs))
 
 
-def _sort_key(scores: Sequence[Posterior | None]) -> tuple[bool, float]:
-    """Return a key that sorts the best row first, and rows without the first column last."""
-    if scores[0] is not None:
-        return False, -scores[0].mu
-    shares = [Scale(*score.bounds).share(score.mu) for score in scores if score is not None]
-    return True, -float(np.mean(shares)) if shares else 0.0
+def _difference(board: Board, level: float) -> Pairs:
+    posteriors = []
+    for scope in board.scopes:
+        of_model = {row.model: row.posterior for row in board.scopes[scope].rows}
+        posteriors.append(pair_posterior(*(of_model[model] for model in board.models)))
+    intervals = [posterior.interval_by(IntervalSpec(level)) for posterior in posteriors]
+    low = min(0.0, *(interval.low for interval in intervals))
+    high = max(0.0, *(interval.high for interval in intervals))
+    ends = round_range(low, high, posteriors[0].bounds)
+    axis = figures.Axis(*ends)
+    rows = (
+        (
+            where,
+            _signed(posterior.mu),
+            f"{_signed(interval.low)} to {_signed(interval.high)}",
+            figures.interval_bar(axis, posterior.mu, interval, None, zero=True),
+        )
+        for where, posterior, interval in zip(
+            ("these questions", "other questions of the kind"), posteriors, intervals, strict=False
+        )
+    )
+    return Pairs(differences=tuple(rows), axis=figures.axis_above(axis))
+
+
+def _signed(value: float) -> str:
+    text = format_score(value)
+    return text.replace("-", "−") if text.startswith("-") else f"+{text}"
 
 
 # -- models by questions -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class HeatMapCell:
-    """The position of a score in the range of scores, 0 to 1."""
+class QuestionCell:
+    """A model's trials of a question: their count as text and in short, and the posterior.
 
-    share: float
+    `right` and `of` are the numbers of right trials and of all; of scores the mean, and "".
+    """
 
-    @property
-    def shade(self) -> int:
-        """Shade in the heat map, 0 to 20."""
-        return round(self.share * (SHADES - 1))
-
-
-@dataclass(frozen=True)
-class QuestionCell(HeatMapCell):
-    """A model's score on a question: posterior mean, sd, and the trials as text."""
-
+    right: str
+    of: str
+    counted: str
     mu: float
     sigma: float
-    counted: str
+    shade: int
 
 
 @dataclass(frozen=True)
-class QuestionRow(HeatMapCell):
-    """A question's mean, with the cells of all models in the order of the leaderboard."""
+class QuestionRow:
+    """A question with the cells of all models in the order of the board."""
 
     number: int
     name: str
     label: str
     text: TruncatedText
-    mean: float
+    total: str
     cells: tuple[QuestionCell, ...]
+    first: bool
 
 
 @dataclass(frozen=True)
 class QuestionTable:
-    """The heat map of a panel.
-
-    Attributes
-    ----------
-    rows : tuple of QuestionRow
-        Questions, hardest first.
-    selection : str
-        Which questions are shown; "" if all are.
-    """
+    """The questions of a panel, easy to hard, and which are shown; "" if all are."""
 
     rows: tuple[QuestionRow, ...]
     selection: str
+    totals: tuple[str, ...]
+
+    @property
+    def as_columns(self) -> bool:
+        """Whether the questions are columns, and the models rows."""
+        return len(self.rows) <= COLUMNS
 
 
 def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
-    """Return the heat map of a panel.
+    """Return the questions of a panel with the trials of every model.
 
     If there are more questions than fit into a page, those are shown on which models differ
-    most; for a single model the hardest.
+    most; for a single model the hardest. Of many the 40 that models differ on most are first.
     """
     scores, runs = panel.question_scores, panel.runs
     n_max = max(_MIN_QUESTIONS, min(_MAX_QUESTIONS, _MAX_CELLS // len(data.panels) // len(runs)))
     selected, selection = scores.select(n_max)
+    first = set(scores.select(COLUMNS)[0].tolist())
     n_texts = sum(min(other.board.n_questions, n_max) for other in data.panels)
     text_length = max(_MIN_TEXT, min(_MAX_TEXT, _MAX_CHARACTERS // max(1, n_texts)))
-    scale = Scale(*panel.bounds)
     rows = []
-    for question in selected.tolist():
+    for question in selected.tolist()[::-1]:
         positions = [int(of_run[question]) for of_run in scores.rows]
         text = _question_text(runs, positions)
         question_id = runs[0].question_ids[question] if runs[0].question_ids else question + 1
-        mean = float(scores.mu[question].mean())
+        posteriors = zip(scores.mu[question], scores.sigma[question], strict=True)
         cells = tuple(
-            QuestionCell(
-                mu=float(mu),
-                sigma=float(sigma),
-                counted=_trial_counts(run, position),
-                share=scale.share(float(mu)),
-            )
-            for run, position, mu, sigma in zip(
-                runs, positions, scores.mu[question], scores.sigma[question], strict=True
-            )
+            _cell(run, position, float(mu), float(sigma), panel.bounds)
+            for run, position, (mu, sigma) in zip(runs, positions, posteriors, strict=True)
         )
         rows.append(
             QuestionRow(
@@ -172,12 +238,41 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
                 name=name(question_id),
                 label=name(short_text(text, _LABEL_LENGTH)),
                 text=truncate(text, text_length),
-                mean=mean,
-                share=scale.share(mean),
+                total=_total([cell.right for cell in cells], [cell.of for cell in cells]),
                 cells=cells,
+                first=question in first,
             )
         )
-    return QuestionTable(tuple(rows), selection)
+    totals = (
+        _total([row.cells[i].right for row in rows], [row.cells[i].of for row in rows])
+        for i in range(len(runs))
+    )
+    return QuestionTable(tuple(rows), selection, tuple(totals))
+
+
+def _cell(
+    run: TaskRun, position: int, mu: float, sigma: float, bounds: tuple[float, float]
+) -> QuestionCell:
+    counts = run.outcomes.counts[position]
+    n = int(run.outcomes.n_trials[position])
+    if run.binary and run.outcomes.weights[0] < run.outcomes.weights[1]:
+        right, share = str(int(counts[1])), int(counts[1]) / max(n, 1)
+        of, counted = str(n), f"{counts[1]:,} of {n:,} right"
+    else:
+        mean = float(run.outcomes.mean_score(position)) if n else mu
+        share = (mean - bounds[0]) / (bounds[1] - bounds[0])
+        right, of, counted = f"{mean:.2f}" if n else "–", "", _counted(run, position)
+    # none, all, and thirds of what lies between
+    shade = 0 if share <= 0.0 else 4 if share >= 1.0 else 1 + min(2, int(3.0 * share))
+    return QuestionCell(right, of, counted, mu, sigma, shade)
+
+
+def _total(right: Sequence[str], of: Sequence[str]) -> str:
+    """Return the sum of right trials of all; of scores their mean."""
+    if all(of):
+        return f"{sum(map(int, right)):,}/{sum(map(int, of)):,}"
+    numbers = [float(mean) for mean in right if mean != "–"]
+    return f"{sum(numbers) / len(numbers):.2f}" if numbers else "–"
 
 
 def _question_text(runs: Sequence[TaskRun], positions: Sequence[int]) -> str:
@@ -190,14 +285,12 @@ def _question_text(runs: Sequence[TaskRun], positions: Sequence[int]) -> str:
     return next(filter(None, texts), "")
 
 
-def _trial_counts(run: TaskRun, position: int) -> str:
-    """Return the trials of a question as text."""
+def _counted(run: TaskRun, position: int) -> str:
+    """Return the trials of a question that are not right or wrong, as text."""
     if run.scored:
         n = plural(int(run.outcomes.n_trials[position]), "trial")
         return f"mean {run.outcomes.mean_score(position):.3g} of {n}"
     counts, weights = run.outcomes.counts[position], run.outcomes.weights
-    if run.binary and weights[0] < weights[1]:
-        return f"{counts[1]:,} of {counts.sum():,} right"
     parts = [
         f"{count:,} × {weight:g}"
         for count, weight in zip(counts.tolist(), weights.tolist(), strict=True)
@@ -206,29 +299,32 @@ def _trial_counts(run: TaskRun, position: int) -> str:
     return ", ".join(parts) or "no trial"
 
 
-# -- pairs of models -----------------------------------------------------------------------------
+# -- numbers of the pass family ------------------------------------------------------------------
 
 
-def heading_names(panel: TaskPanel) -> tuple[str, ...]:
-    """Return short names of the models that fit into the headings of heat maps."""
-    return shorten_names(short_names(panel.board.models), _MAX_HEADING)
-
-
-def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | None]]]:
-    """Return P(A > B) of the first models and whether they are distinguishable; None for A and A.
-
-    With the models' names.
-    """
-    n = min(_MAX_PAIRED, len(panel.board.models))
-    if n < 2:
-        return []
-    p = panel.board.ranking.p_greater
-    names = heading_names(panel)
-    distinguishable = panel.board.ranking.distinguishable
-    return [
-        (
-            names[i],
-            [None if i == j else (float(p[i, j]), bool(distinguishable[i, j])) for j in range(n)],
-        )
-        for i in range(n)
-    ]
+def number_table(panel: TaskPanel) -> Mapping[str, Any]:
+    """Return all posteriors of the models: hbayes@N in both scopes, bayes@N and the pass family."""
+    family = list(dict.fromkeys(row for summary in panel.summaries for row in summary.family))
+    rows = []
+    for summary in panel.summaries:
+        cells = [
+            *((summary.learned[scope], summary.intervals[scope]) for scope in SCOPES),
+            (summary.paper, summary.intervals.get("paper")),
+            *(
+                (row, row.interval() if row else None)
+                for row in (summary.family.get(member) for member in family)
+            ),
+        ]
+        texts = [
+            None
+            if posterior is None or interval is None
+            else (
+                format_score(posterior.mu),
+                f"{format_score(interval.low)}–{format_score(interval.high)}",
+            )
+            for posterior, interval in cells
+        ]
+        average = None if summary.average is None else summary.average.value
+        rows.append((name(summary.run.model), format_score(average), texts))
+    heads = ["hbayes@N", "hbayes@N, other questions", "bayes@N", *family]
+    return {"heads": heads, "rows": rows}

@@ -1,4 +1,4 @@
-"""Untrusted names and texts for the page, and the format of scores.
+"""Untrusted names and texts for the page.
 
 HTML is escaped by the template. The functions here escape what HTML escaping leaves: control
 characters, direction overrides and lone surrogates; and they truncate long texts.
@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -147,46 +146,3 @@ def json_island(value: Any) -> Markup:
     for c in "<>&":
         text = text.replace(c, f"\\u{ord(c):04x}")
     return Markup(text)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Format of the scores of a task: percent if they range from 0 to 1.
-
-    Examples
-    --------
-    >>> Scale(0.0, 1.0).short(0.6213), Scale(-1.0, 1.0).short(0.6213)
-    ('62.1', '0.621')
-    >>> Scale(0.0, 1.0).with_unit(0.6213), Scale(-1.0, 1.0).with_unit(0.6213)
-    ('62.1%', '0.621')
-    """
-
-    low: float
-    high: float
-
-    @property
-    def percent(self) -> bool:
-        """Whether scores range from 0 to 1."""
-        return (self.low, self.high) == (0.0, 1.0)
-
-    @property
-    def unit(self) -> str:
-        """The unit for a column heading: "%" or ""."""
-        return "%" if self.percent else ""
-
-    def short(self, value: float) -> str:
-        """Return a score without its unit."""
-        return f"{100.0 * value:.1f}" if self.percent else f"{value:.3f}"
-
-    def with_unit(self, value: float) -> str:
-        """Return a score with its unit."""
-        return f"{self.short(value)}{self.unit}"
-
-    def tick(self, value: float) -> str:
-        """Return a score as an axis label."""
-        return f"{100.0 * value:g}" if self.percent else f"{value:g}"
-
-    def share(self, value: float) -> float:
-        """Return the position of a value in the range of scores, 0 to 1."""
-        span = self.high - self.low
-        return 0.5 if span <= 0.0 else min(1.0, max(0.0, (value - self.low) / span))

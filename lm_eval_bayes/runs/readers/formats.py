@@ -160,7 +160,7 @@ FORMATS: tuple[Format, ...] = (
 _RULE = (
     "be a run: an output folder of the harness with logged samples (--log_samples), a "
     "results_*.json or samples_*.jsonl file of it, a trial store, a table (.csv, .jsonl, .parquet, "
-    ".npz) or a complete log of another tool (lm-eval-bayes formats lists them)"
+    ".npz) or a complete log of another tool (lm-eval-bayes doctor --formats lists them)"
 )
 
 

@@ -1,62 +1,49 @@
 "use strict";
-/* Sorting of tables, opening of panels, and the attempts at a question. The rest of the page is
-   readable without scripts. Texts are set as text, never as markup. */
+/* Which models one is distinguishable from, all of many questions, and the attempts at a question.
+   The rest of the page is readable without scripts. Texts are set as text, never as markup. */
 (function () {
-  function value(row, column) {
-    var cell = row.cells[column];
-    if (!cell) return null;
-    var text = cell.getAttribute("data-v");
-    if (text === null) return cell.textContent.trim().toLocaleLowerCase();
-    return text === "" ? null : Number(text);
-  }
+  // -- the models that one is distinguishable from -----------------------------------------------
 
-  function sort(table, column, ascending) {
-    var body = table.tBodies[0];
-    var rows = Array.prototype.map.call(body.rows, function (row, index) {
-      return { row: row, value: value(row, column), index: index };
-    });
-    rows.sort(function (a, b) {
-      // missing values are last in both directions
-      if (a.value === null || b.value === null) {
-        return a.value === b.value ? a.index - b.index : a.value === null ? 1 : -1;
-      }
-      var order = typeof a.value === "string" ? a.value.localeCompare(String(b.value)) : a.value - b.value;
-      return (ascending ? order : -order) || a.index - b.index;
-    });
-    rows.forEach(function (entry) { body.appendChild(entry.row); });
-  }
-
-  function sortable(table) {
-    var heads = table.tHead.rows[table.tHead.rows.length - 1].cells;
-    Array.prototype.forEach.call(heads, function (head, column) {
-      var first = head.getAttribute("data-sort");
-      if (!first) return;
-      var button = document.createElement("button");
-      button.type = "button";
-      while (head.firstChild) button.appendChild(head.firstChild);
-      head.appendChild(button);
-      button.addEventListener("click", function () {
-        var now = head.getAttribute("aria-sort");
-        var ascending = now ? now !== "ascending" : first === "ascending";
-        Array.prototype.forEach.call(heads, function (other) { other.removeAttribute("aria-sort"); });
-        head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-        sort(table, column, ascending);
+  function pickable(table) {
+    var rows = table.tBodies[0].rows;
+    var sentence = table.closest("section").querySelector(".say");
+    function pick(row) {
+      var apart = row ? row.getAttribute("data-apart").split(" ").filter(Boolean).map(Number) : [];
+      Array.prototype.forEach.call(rows, function (other, index) {
+        other.classList.toggle("apart", apart.indexOf(index) >= 0);
+      });
+      sentence.hidden = !row;
+      if (!row) return;
+      var name = row.cells[0].textContent.trim();
+      var others = rows.length - 1 - apart.length;
+      sentence.textContent = name + " is distinguishable from " + apart.length + " of " + (rows.length - 1) +
+        " models" + (others ? ", and not from " + others + "." : ".");
+    }
+    Array.prototype.forEach.call(rows, function (row) {
+      if (!row.hasAttribute("data-apart")) return;
+      ["mouseenter", "focus", "click"].forEach(function (event) {
+        row.addEventListener(event, function () { pick(row); });
+      });
+      ["mouseleave", "blur"].forEach(function (event) {
+        row.addEventListener(event, function () { pick(null); });
       });
     });
   }
 
-  var panels = document.querySelectorAll("details");
+  Array.prototype.forEach.call(document.querySelectorAll("table.scores"), function (table) {
+    if (table.querySelector("[data-apart]")) pickable(table);
+  });
 
-  function all(open) {
-    Array.prototype.forEach.call(panels, function (panel) { panel.open = open; });
-  }
+  // -- many questions --------------------------------------------------------------------------
 
-  Array.prototype.forEach.call(document.querySelectorAll("table.sortable"), sortable);
-
-  Array.prototype.forEach.call(document.querySelectorAll("[data-do]"), function (button) {
+  Array.prototype.forEach.call(document.querySelectorAll(".all-questions"), function (button) {
+    var table = button.closest("section").querySelector("table.long");
+    table.classList.add("folded");
     button.hidden = false;
-    button.parentNode.hidden = false;
-    button.addEventListener("click", function () { all(button.getAttribute("data-do") === "open"); });
+    button.addEventListener("click", function () {
+      table.classList.remove("folded");
+      button.hidden = true;
+    });
   });
 
   // -- tables that are wider than the screen ---------------------------------------------------
@@ -188,10 +175,10 @@
   });
 
   // all panels are open in print, and restored afterwards
-  var before = [];
+  var panels = document.querySelectorAll("details"), before = [];
   window.addEventListener("beforeprint", function () {
     before = Array.prototype.map.call(panels, function (panel) { return panel.open; });
-    all(true);
+    Array.prototype.forEach.call(panels, function (panel) { panel.open = true; });
   });
   window.addEventListener("afterprint", function () {
     before.forEach(function (open, index) { panels[index].open = open; });

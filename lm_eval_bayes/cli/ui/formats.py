@@ -1,4 +1,4 @@
-"""`lm-eval-bayes formats`: the files that can be read, and which of them a path is."""
+"""The files that can be read, and which of them a path is: what `doctor` prints of files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,8 @@ from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 
-def command() -> None:
-    """List the files that every command reads.
-
-    `lm-eval-bayes doctor FILE` shows which of them a file is.
-
-    \b
-    Examples:
-      lm-eval-bayes formats
-      lm-eval-bayes formats | less
-    """
+def list_formats() -> None:
+    """List the files that every command reads."""
     from lm_eval_bayes.runs.readers.column_names import ALIASES
     from lm_eval_bayes.runs.readers.formats import FORMATS
 

@@ -1,0 +1,240 @@
+"""Models on these questions and on others of the kind: who leads, and who is distinguishable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lm_eval_bayes._util.text import first_names, format_range, format_score, join_words, plural
+from lm_eval_bayes.analysis.leaderboard import (
+    Leaderboard,
+    leaderboard,
+    mean_of_tasks,
+    overall_leaderboard,
+)
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats import (
+    SCOPES,
+    Interval,
+    IntervalSpec,
+    Posterior,
+    Scope,
+    TieRule,
+    hbayes_at_n,
+)
+
+#: Models that a sentence names.
+_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """The models of a task, or of the mean of several tasks, in both scopes.
+
+    Attributes
+    ----------
+    scopes : mapping of scope to Leaderboard
+        "benchmark" is about these questions, "population" about others of the kind, which a
+        single question says nothing about.
+    scope : {"benchmark", "population"}
+        That of the sentences, and of the order of the models.
+    tasks : tuple of Board
+        Those of the single tasks; empty for one task.
+    """
+
+    scopes: Mapping[Scope, Leaderboard]
+    scope: Scope = "benchmark"
+    tasks: tuple[Board, ...] = ()
+
+    @property
+    def leaderboard(self) -> Leaderboard:
+        """The leaderboard that the sentences are about."""
+        return self.scopes[self.scope]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models, best first."""
+        return self.leaderboard.models
+
+    @property
+    def may_be_first(self) -> tuple[str, ...]:
+        """The models whose set of ranks has the first, without the leader."""
+        return tuple(row.model for row in self.leaderboard.rows[1:] if row.rank_low == 1)
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """The models that are not distinguishable from the leader."""
+        return self._without(self.leaderboard.ranking.distinguishable[0])
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of models."""
+        n = len(self.leaderboard.rows)
+        return n * (n - 1) // 2
+
+    def n_distinguishable(self, scope: Scope) -> int:
+        """Return the number of distinguishable pairs."""
+        board = self.scopes.get(scope)
+        return 0 if board is None else int(board.ranking.simultaneous.separated.sum())
+
+    def interval(self, model: str, scope: Scope) -> Interval | None:
+        """Return the credible interval of a model's score; None for a single question."""
+        rows = self.scopes[scope].rows if scope in self.scopes else ()
+        return next((row.interval for row in rows if row.model == model), None)
+
+    @property
+    def questions(self) -> str:
+        """Where the scores are: "on these 15 questions", or "in the mean of 4 tasks"."""
+        of_kind = self.scope == "population"
+        if self.tasks:
+            return (
+                f"in the mean of {plural(len(self.tasks), 'task')}"
+                + ", on other questions" * of_kind
+            )
+        if of_kind:
+            return "on other questions of the kind"
+        return f"on these {plural(self.leaderboard.n_questions, 'question')}"
+
+    @property
+    def trials(self) -> str:
+        """The trials of a question: "4 trials each"."""
+        boards = self.tasks or (self,)
+        ranges = [row.n_range for board in boards for row in board.leaderboard.rows if row.n_range]
+        ends = min(low for low, _ in ranges), max(high for _, high in ranges)
+        return f"{format_range(ends)} {'trial' if ends[1] == 1 else 'trials'} each"
+
+    def headline(self, names: Mapping[str, str] | None = None) -> str:
+        """Return who leads with which score, and who is not distinguishable from it.
+
+        Parameters
+        ----------
+        names : mapping of str to str, optional
+            How the models are called, where not by their names.
+        """
+        first, rivals = self.leaderboard.rows[0], [(names or {}).get(m, m) for m in self.rivals]
+        leader = (names or {}).get(first.model, first.model)
+        if len(self.leaderboard.rows) == 1:
+            low, high = map(format_score, (first.interval.low, first.interval.high))
+            level = f"{100 * self.leaderboard.spec.level:g}%"
+            score = f"{format_score(first.mu)} {self.questions}"
+            return f"{leader} scores {score} ({level}: {low} to {high})."
+        leads = f"{leader} leads with {format_score(first.mu)}"
+        leads += f" {self.questions}" * bool(self.tasks)
+        if not rivals:
+            other = (names or {}).get(self.models[1], self.models[1])
+            others = "all other models are" if self.n_pairs > 1 else f"{other} is"
+            return f"{leads}; {others} distinguishable from it."
+        count = f"{plural(len(rivals), 'model')} {'is' if len(rivals) == 1 else 'are'}"
+        return f"{leads}; {count} not distinguishable from it: {_listed(rivals)}."
+
+    def score_sentence(self) -> str:
+        """Return the headline, with the numbers of questions and trials of several models."""
+        if len(self.leaderboard.rows) == 1:
+            return self.headline()
+        return (
+            f"{self.headline()} {plural(self.leaderboard.n_questions, 'question')}, {self.trials}."
+        )
+
+    def rank_sentence(self) -> str:
+        """Return who may be first, and how many pairs are distinguishable in either scope."""
+        if self.n_pairs < 2:
+            return self.headline()
+        leader, others = self.leaderboard.rows[0].model, self.may_be_first
+        first = f"{leader} leads; no other model may be first."
+        if others:
+            who = others[0] if len(others) == 1 else plural(len(others), "model")
+            first = f"{leader} leads; {who} may also be first."
+        return f"{first} {self.pair_sentence()}"
+
+    def pair_sentence(self) -> str:
+        """Return how many pairs of models are distinguishable in either scope."""
+        n = self.n_distinguishable(self.scope)
+        pairs = f"{n:,} of {plural(self.n_pairs, 'pair')} of models {'is' if n == 1 else 'are'}"
+        where = self.questions
+        if self.tasks:
+            where += f" (each counts the same; {self.trials})"
+        if self.scope == "benchmark" and "population" in self.scopes:
+            n_elsewhere = self.n_distinguishable("population")
+            where += f", {n_elsewhere:,} on other questions of the kind"
+        return f"{pairs} distinguishable {where}."
+
+    def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
+        pairs = zip(self.models[1:], list(distinguishable)[1:], strict=True)
+        return tuple(model for model, differs in pairs if not differs)
+
+
+def _listed(models: Sequence[str]) -> str:
+    return join_words(models) if len(models) <= _NAMED else first_names(models, _NAMED - 1)
+
+
+def task_board(
+    runs: Sequence[TaskRun],
+    spec: IntervalSpec,
+    *,
+    ties: TieRule = "simultaneous",
+    posteriors: Mapping[Scope, Mapping[str, Posterior]] | None = None,
+) -> Board:
+    """Rank the models of a task in both scopes.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        One per model, all of the same questions.
+    spec : IntervalSpec
+        Settings of the intervals; its scope is that of the sentences.
+    ties : {"simultaneous", "adjacent", "none"}
+        Which models share a rank: see `lm_eval_bayes.rank`.
+    posteriors : mapping of scope to mapping of str to Posterior, optional
+        hbayes@N by model, with the settings of `spec`, where it is known already.
+
+    Raises
+    ------
+    InvalidInputError
+        If the models answered different questions, or category weights differ.
+    """
+    if posteriors is None:
+        of_kind = {
+            run.model: hbayes_at_n(
+                run.outcomes, "population", spec.level, spec.method, seed=spec.seed
+            )
+            for run in runs
+        }
+        here = {model: posterior.benchmark or posterior for model, posterior in of_kind.items()}
+        posteriors = {"benchmark": here, "population": of_kind}
+    scopes = SCOPES if runs[0].n_questions > 1 else (spec.scope,)
+    boards = {
+        scope: leaderboard(
+            runs, replace(spec, scope=scope), ties=ties, posteriors=posteriors[scope]
+        )
+        for scope in scopes
+    }
+    return Board(boards, spec.scope)
+
+
+def mean_board(
+    boards: Sequence[Board], posteriors: Mapping[Scope, Mapping[str, Posterior]] | None = None
+) -> Board:
+    """Rank the models by the equally weighted mean of their scores on several tasks.
+
+    Parameters
+    ----------
+    boards : sequence of Board
+        At least two, of different tasks and the same models.
+    posteriors : mapping of scope to mapping of str to Posterior, optional
+        Those of the means by model, where they are known already.
+    """
+    scopes = [scope for scope in SCOPES if all(scope in board.scopes for board in boards)]
+    if posteriors is None and "population" in scopes:
+        of_kind = [board.scopes["population"] for board in boards]
+        spec = of_kind[0].spec
+        means = {m: mean_of_tasks(of_kind, m).posterior("equal", spec) for m in boards[0].models}
+        here = {model: posterior.benchmark or posterior for model, posterior in means.items()}
+        posteriors = {"benchmark": here, "population": means}
+    overall = {
+        scope: overall_leaderboard(
+            [board.scopes[scope] for board in boards],
+            None if posteriors is None else posteriors[scope],
+        )
+        for scope in scopes
+    }
+    return Board(overall, boards[0].scope, tuple(boards))

@@ -1,0 +1,121 @@
+"""The screens of several models: their scores (`summary`), and their ranks (`rank`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lm_eval_bayes._util.text import NO_VALUE, format_score
+from lm_eval_bayes.cli.screens.bars import Axis, Ends, rank_strip
+from lm_eval_bayes.cli.screens.layout import (
+    Column,
+    Form,
+    free_width,
+    names,
+    say_columns,
+    say_sentence,
+)
+from lm_eval_bayes.cli.ui.output import say
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.board import Board
+    from lm_eval_bayes.stats import Interval, Scope
+
+#: Columns of a task beside the mean of tasks, of a strip of ranks, and the fewest of a bar.
+_TASK, _STRIP, _BAR = 6, 20, 10
+
+
+def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
+    """Print the scores of models as a chart of intervals, best first, with further columns."""
+    say_sentence(board.score_sentence(), form)
+    say()
+    rows = board.leaderboard.rows
+    level = f"{100 * board.leaderboard.spec.level:g}%"
+    columns = [
+        names("model", [row.model for row in rows]),
+        Column("mean" if board.tasks else "score", [format_score(row.mu) for row in rows]),
+        Column(f"{level} interval", [form.interval(row.interval) for row in rows], left=True),
+    ]
+    if not form.drawn:
+        other: Scope = "population" if board.scope == "benchmark" else "benchmark"
+        intervals = [board.interval(row.model, other) for row in rows]
+        others = [
+            NO_VALUE if interval is None else form.interval(interval) for interval in intervals
+        ]
+        head = "other questions" if other == "population" else "these questions"
+        columns.append(Column(head, others, left=True))
+    columns += [*_tasks(board), *extra]
+    say_columns([*columns, _bars(board, columns, form)], form)
+    if form.drawn:
+        say("━ these questions   ─ other questions of the kind   ● score (hbayes@N)")
+
+
+def show_ranks(board: Board, form: Form) -> None:
+    """Print the sets of ranks that models may have, with their scores."""
+    say_sentence(board.rank_sentence(), form)
+    say()
+    rows = board.leaderboard.rows
+    sets = [(int(row.rank_low), int(row.rank_high)) for row in rows]
+    dash = "–" if form.drawn else "-"
+    columns = [
+        Column("ranks", [str(a) if a == b else f"{a}{dash}{b}" for a, b in sets]),
+        names("model", [row.model for row in rows]),
+        Column("mean" if board.tasks else "score", [format_score(row.mu) for row in rows]),
+    ]
+    if not board.tasks and len(rows) <= _STRIP:
+        head = f"1{len(rows):>{len(rows) - 1}}"
+        strips = [rank_strip(*ends, len(rows), form.drawn) for ends in sets]
+        columns.append(Column(head, strips, left=True))
+    columns += _tasks(board)
+    say_columns([*columns, _bars(board, columns, form)], form)
+
+
+def _tasks(board: Board) -> list[Column]:
+    """Return the scores on every task."""
+    columns = []
+    for task in board.tasks:
+        scores = {row.model: row.mu for row in task.leaderboard.rows}
+        cells = [format_score(scores[model]) for model in board.leaderboard.models]
+        name = task.leaderboard.task
+        columns.append(Column(name if len(name) <= _TASK else f"{name[: _TASK - 1]}…", cells))
+    return columns
+
+
+def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
+    from lm_eval_bayes.stats import SCOPES
+
+    rows = board.leaderboard.rows
+    here, elsewhere = (
+        [_ends(board.interval(row.model, scope)) for row in rows] for scope in SCOPES
+    )
+    thick = [ends or _ends(row.interval) for ends, row in zip(here, rows, strict=True)]
+    bounds = rows[0].posterior.bounds
+    width = max(free_width(columns, form), _BAR)
+    axis = Axis.of([ends for ends in (*here, *elsewhere) if ends], width, form.drawn, bounds)
+    bars = [
+        axis.bar(row.mu, own or (row.mu, row.mu), other)
+        for row, own, other in zip(rows, thick, elsewhere, strict=True)
+    ]
+    return Column(axis.heading(), bars, left=True)
+
+
+def _ends(interval: Interval | None) -> Ends | None:
+    return None if interval is None else (interval.low, interval.high)
+
+
+def show_pairs(board: Board, form: Form) -> None:
+    """Print which pairs of models are distinguishable, as a staircase, best models first."""
+    differs = board.leaderboard.ranking.distinguishable
+    n = len(board.models)
+    filled, empty = ("■", "·") if form.drawn else ("#", ".")
+    stairs = [
+        " " * i + "\\" + "".join(filled if differs[i, j] else empty for j in range(i + 1, n))
+        for i in range(n)
+    ]
+    columns = [
+        Column("", [str(i + 1) for i in range(n)]),
+        names("model", board.models),
+        Column("".join(str((j + 1) % 10) for j in range(n)), stairs, left=True),
+    ]
+    say_columns(columns, form)
+    say(f"{filled} distinguishable: the model of the row is better   {empty} not distinguishable")

@@ -1,0 +1,176 @@
+"""The shape of every screen: a sentence that answers, a table, and the command to type next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+
+from lm_eval_bayes._util.text import format_score, one_line, shorten_names
+from lm_eval_bayes.cli.ui.output import all_columns, say
+
+#: Columns of a screen on a terminal, and of its bars in a pipe.
+WIDTH, PIPED_BAR = 80, 30
+#: Rows of a table on a terminal, unless all are asked for.
+_MOST_ROWS = 20
+#: The shortest form of a name on a terminal.
+_SHORTEST_NAME = 12
+_GAP = "  "
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a screen.
+
+    Attributes
+    ----------
+    drawn : bool
+        Whether it is drawn on a terminal. In a pipe, with NO_COLOR, and where box characters are
+        missing or two columns wide, it is plain ASCII: nothing is shortened.
+    width : int
+        Its columns on a terminal.
+    verbose : bool
+        Whether all rows are shown.
+    """
+
+    drawn: bool
+    width: int = WIDTH
+    verbose: bool = False
+
+    @classmethod
+    def of_output(cls, stream: Any = None) -> Form:
+        """Return the form for a stream, by default standard output."""
+        stream = sys.stdout if stream is None else stream
+        language = next((v for v in map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG")) if v), "")
+        drawn = (
+            stream is not None
+            and stream.isatty()
+            and not os.environ.get("NO_COLOR")
+            and (stream.encoding or "").lower().replace("-", "") == "utf8"
+            and not language.startswith(("zh", "ja", "ko"))
+        )
+        columns = shutil.get_terminal_size((WIDTH, 24)).columns
+        return cls(drawn, min(columns, WIDTH), all_columns())
+
+    def ends(self, ends: tuple[float, float], sign: bool = False) -> str:
+        """Return the ends of an interval as a cell."""
+        low, high = (self.score(end, sign) for end in ends)
+        return f"{low}{' to ' if sign else '–' if self.drawn else ' '}{high}"
+
+    def interval(self, interval: Any, sign: bool = False) -> str:
+        """Return the ends of an interval, its attributes `low` and `high`, as a cell."""
+        return self.ends((interval.low, interval.high), sign)
+
+    @staticmethod
+    def score(value: float, sign: bool = False) -> str:
+        """Return a score, or a difference with its sign."""
+        text = format_score(value)
+        return f"+{text}" if sign and not text.startswith("-") else text
+
+    def integer(self, value: float) -> str:
+        """Return a whole number, with commas for people."""
+        return f"{value:,.0f}" if self.drawn else f"{value:.0f}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    head : str
+        Its heading.
+    cells : sequence of str
+        One per row.
+    left : bool
+        Whether it is aligned to the left.
+    is_name : bool
+        Whether the cells are names, which may lose their middles on a terminal.
+    """
+
+    head: str
+    cells: Sequence[str]
+    left: bool = False
+    is_name: bool = False
+
+    @property
+    def width(self) -> int:
+        """The width of the column."""
+        return max(map(cell_len, (self.head, *self.cells)))
+
+
+def names(head: str, texts: Sequence[str]) -> Column:
+    """Return a column of names, which are untrusted."""
+    return Column(head, [one_line(text) for text in texts], left=True, is_name=True)
+
+
+def free_width(columns: Sequence[Column], form: Form) -> int:
+    """Return the columns that are left for bars beside these columns."""
+    if not form.drawn:
+        return PIPED_BAR
+    taken = sum(
+        min(column.width, 25) if column.is_name else column.width for column in columns
+    ) + len(_GAP) * len(columns)
+    return max(form.width - taken, 10)
+
+
+def say_sentence(text: str, form: Form) -> None:
+    """Print a sentence, on a terminal on lines that fit."""
+    for line in _wrapped(text, form):
+        say(line)
+
+
+def _wrapped(text: str, form: Form) -> list[str]:
+    if not form.drawn:
+        return [text]
+    return textwrap.wrap(text, form.width, break_long_words=False, break_on_hyphens=False)
+
+
+def say_columns(columns: Sequence[Column], form: Form) -> None:
+    """Print a table; on a terminal long names are shortened, and no more than 20 rows shown."""
+    columns = [column for column in columns if column.cells]
+    if form.drawn:
+        columns = _fitted(columns, form.width)
+    n_rows = len(columns[0].cells)
+    most = n_rows if form.verbose or not form.drawn else _MOST_ROWS
+    rows = [
+        [column.head for column in columns],
+        *zip(*(column.cells[:most] for column in columns), strict=True),
+    ]
+    widths = [column.width for column in columns]
+    for row in rows:
+        cells = [
+            set_cell_size(cell, width) if column.left else " " * (width - cell_len(cell)) + cell
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ]
+        say(_GAP.join(cells).rstrip())
+    if n_rows > most:
+        say(f"{n_rows - most} more: --verbose")
+
+
+def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
+    """Return columns of which the longest names are shortened until all fit the width."""
+    columns = list(columns)
+    too_wide = sum(column.width + len(_GAP) for column in columns) - len(_GAP) - width
+    for at in sorted(range(len(columns)), key=lambda at: -columns[at].width):
+        column = columns[at]
+        if too_wide > 0 and column.is_name and column.width > _SHORTEST_NAME:
+            shorter = max(column.width - too_wide, _SHORTEST_NAME)
+            too_wide -= column.width - shorter
+            distinct = list(dict.fromkeys(column.cells))
+            short = dict(zip(distinct, shorten_names(distinct, shorter), strict=True))
+            columns[at] = replace(column, cells=[short[cell] for cell in column.cells])
+    return columns
+
+
+def say_next(command: Sequence[str], note: str = "") -> None:
+    """Print the command to type next, and what it does."""
+    line = f"Next: {shlex.join(map(str, command))}"
+    say(f"{line}   ({note})" if note else line)

@@ -1,0 +1,149 @@
+"""The screen of `noise`: how far two runs of a model lie apart, and what differences are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lm_eval_bayes._util.text import NO_VALUE, format_integer, format_score, plural
+from lm_eval_bayes.cli.screens.bars import filled_bar
+from lm_eval_bayes.cli.screens.layout import (
+    Column,
+    Form,
+    free_width,
+    names,
+    say_columns,
+    say_sentence,
+)
+from lm_eval_bayes.cli.ui.output import say
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.noise import ModelNoise, RunNoise, TaskNoise
+    from lm_eval_bayes.stats import Design
+
+
+def show_noise(noise: TaskNoise, form: Form) -> None:
+    """Print the noise of a model's runs, or of those of several models."""
+    if len(noise.models) > 1:
+        _show_models(noise, form)
+        return
+    (model,) = noise.models
+    settings, level = noise.settings, f"{100 * noise.settings.level:g}%"
+    run = model.full
+    say_sentence(
+        f"Two runs of {model.model} with {_trials(run)} differ by up to "
+        f"{format_score(run.distance)} by chance ({level}). Another model is distinguishable if it "
+        f"differs by {_number(_shown(run, 'benchmark'))} or more (power {settings.power:.0%}).",
+        form,
+    )
+    say()
+    again = "this model, run again" + ", at most" * run.is_bound
+    rows: list[tuple[str, Callable[[RunNoise], float | None]]] = [
+        (again, lambda run: run.distance),
+        ("another model, these questions", lambda run: _shown(run, "benchmark")),
+        ("another model, other questions", lambda run: _shown(run, "paired")),
+        ("  with questions of its own", lambda run: _shown(run, "unpaired")),
+    ]
+    columns = [
+        Column(noise.task, [name for name, _ in rows], left=True),
+        *(
+            Column(f"N = {run.trials:g}", [_number(value(run)) for _, value in rows])
+            for run in model.runs
+        ),
+    ]
+    values = [value(model.full) for _, value in rows]
+    finite = [v for v in values if v is not None and math.isfinite(v)]
+    longest, width = max(finite, default=1.0), free_width(columns, form)
+    bars = [
+        filled_bar(v / longest, width, form.drawn, rest=False) if v in finite and v else ""
+        for v in values
+    ]
+    say_columns([*columns, Column("", bars, left=True)], form)
+    flip = model.components.flip
+    if flip is not None:
+        say_sentence(
+            f"{flip.mu:.0%} of the questions flip between two single trials ({level}: "
+            f"{100 * flip.low:.0f} to {100 * flip.high:.0f}%).",
+            form,
+        )
+    if model.needed:
+        say()
+        _show_needed(model, noise, form)
+
+
+def _show_models(noise: TaskNoise, form: Form) -> None:
+    settings, level = noise.settings, f"{100 * noise.settings.level:g}%"
+    distances = sorted(model.full.distance for model in noise.models)
+    middle = distances[len(distances) // 2]
+    if len(distances) % 2 == 0:
+        middle = (middle + distances[len(distances) // 2 - 1]) / 2
+    say_sentence(
+        f"Two runs of a model with {_trials(noise.models[0].full)} differ by up to "
+        f"{format_score(middle)} by chance ({level}; {format_score(distances[0])} to "
+        f"{format_score(distances[-1])} for the {plural(len(distances), 'model')}).",
+        form,
+    )
+    say()
+    models = noise.models
+    columns = [
+        names("model", [model.model for model in models]),
+        Column("score", [format_score(model.components.score) for model in models]),
+        Column(
+            "run again" + ", at most" * any(m.full.is_bound for m in models),
+            [_number(model.full.distance) for model in models],
+        ),
+        Column("another model", [_number(_shown(model.full, "benchmark")) for model in models]),
+        Column("on other questions", [_number(_shown(model.full, "paired")) for model in models]),
+    ]
+    if any(model.needed for model in models):
+        columns.append(
+            Column(
+                f"trials for {settings.difference:g}",
+                [_needed_trials(model, 0) for model in models],
+            )
+        )
+    say_columns(columns, form)
+    say(f"another model: the smallest difference that is shown with power {settings.power:.0%}")
+
+
+def _show_needed(model: ModelNoise, noise: TaskNoise, form: Form) -> None:
+    from lm_eval_bayes.analysis.noise import DESIGN_WORDS
+
+    n = f"{model.components.trials:g}"
+    columns = [
+        Column(
+            f"to show a difference of {noise.settings.difference:g}",
+            [DESIGN_WORDS[needed.design] for needed in model.needed],
+            left=True,
+        ),
+        Column(
+            f"N on {plural(noise.n_questions, 'question')}",
+            [_needed_trials(model, at) for at in range(len(model.needed))],
+        ),
+        Column(
+            f"questions with N = {n}",
+            [format_integer(needed.questions) for needed in model.needed],
+        ),
+    ]
+    say_columns(columns, form)
+
+
+def _needed_trials(model: ModelNoise, at: int) -> str:
+    needed = model.needed[at]
+    return format_integer(needed.trials) if needed.enough_questions else "no N is enough"
+
+
+def _shown(run: RunNoise, design: Design) -> float | None:
+    """Return the smallest difference that is shown; infinite if none on the scale is."""
+    return math.inf if design in run.not_detectable else run.detectable[design]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return NO_VALUE
+    return "none" if math.isinf(value) else format_score(value)
+
+
+def _trials(run: RunNoise) -> str:
+    return f"{run.trials:g} {'trial' if run.trials == 1 else 'trials'}"

@@ -1,0 +1,196 @@
+"""The screen of one model's runs (`summary`): its score, and the chances of k trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_duration,
+    format_large,
+    format_score,
+    plural,
+)
+from lm_eval_bayes.cli.screens.bars import Axis, Ends
+from lm_eval_bayes.cli.screens.layout import (
+    Column,
+    Form,
+    free_width,
+    names,
+    say_columns,
+    say_sentence,
+)
+from lm_eval_bayes.cli.ui.output import say
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.summary import GroupSummary, ScorePosteriors, TaskSummary
+
+#: Rows of the pass family that are shown unasked.
+_EVERYDAY = ("hpass@", "hpass^")
+
+#: A row: its name, the mean, the interval, and that on other questions where there is one.
+Row = tuple[str, float, Ends, Ends | None]
+
+
+def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
+    """Print a run's score and the chances of k trials.
+
+    Parameters
+    ----------
+    summary : TaskSummary
+        The run.
+    form : Form
+        The form of the screen; `verbose` shows G-Pass@k, mG-Pass@k and maj@k too.
+    estimates : bool
+        Whether the usual estimates from the saved trials stand beside.
+    """
+    run, level = summary.run, 100 * summary.spec.level
+    scope = summary.spec.scope
+    interval = summary.intervals[scope]
+    where = f"these {plural(run.n_questions, 'question')}"
+    if scope == "population":
+        where = "other questions of the kind"
+    say_sentence(
+        f"{run.model} scores {format_score(summary.learned[scope].mu)} on {where} ({level:g}%: "
+        f"{format_score(interval.low)} to {format_score(interval.high)}).{_unscored(summary)}",
+        form,
+    )
+    say()
+    rows = [_score_row(f"hbayes@{summary.n}", summary)]
+    saved = {rows[0][0]: None if summary.average is None else summary.average.value}
+    for name, member in summary.family.items():
+        k = name.removeprefix(next((p for p in _EVERYDAY if name.startswith(p)), name))
+        if form.verbose or (k and k != "1"):
+            ends = member.interval()
+            rows.append((name, member.mu, (ends.low, ends.high), None))
+            saved[name] = summary.rows.get(name.removeprefix("h"))
+    extra = []
+    if estimates:
+        paper = summary.paper
+        if paper is not None:
+            ends = summary.intervals["paper"]
+            rows.append((f"bayes@{summary.n}", paper.mu, (ends.low, ends.high), None))
+        cells = [format_score(saved.get(name)) for name, *_ in rows]
+        extra = [Column("saved trials", cells)]
+    show_rows(run.task, rows, _interval_head(summary), form, run.outcomes.bounds, extra)
+    say_sentence(_shares_and_cost(summary, form), form)
+
+
+def show_tasks(
+    summaries: Sequence[TaskSummary], groups: Sequence[GroupSummary], form: Form
+) -> None:
+    """Print a model's scores on several tasks, and the means over groups of them."""
+    level = f"{100 * summaries[0].spec.level:g}%"
+    means = [
+        (f"{group.group}, {weighting}", mean)
+        for group in groups
+        for weighting, mean in group.means.items()
+    ]
+    about, mean = next(((a, m) for a, m in means if a.endswith("equal")), ("", None))
+    model = summaries[0].run.model
+    if mean is not None:
+        score, ends = mean.learned["benchmark"].mu, mean.intervals["benchmark"]
+        say_sentence(
+            f"{model} scores {format_score(score)} in the mean of {about.removesuffix(', equal')} "
+            f"({level}: {format_score(ends.low)} to {format_score(ends.high)}; each task counts "
+            "the same).",
+            form,
+        )
+    else:
+        say_sentence(f"{model} on {plural(len(summaries), 'task')}:", form)
+    say()
+    rows = [_score_row(summary.run.task, summary) for summary in summaries]
+    rows += [_score_row(name, group_mean) for name, group_mean in means]
+    bounds = summaries[0].run.outcomes.bounds
+    sizes = [f"{s.run.n_questions} x {s.n}" for s in summaries] + [""] * len(means)
+    extra = [Column("M x N", sizes)]
+    show_rows("task", rows, _interval_head(summaries[0]), form, bounds, extra)
+
+
+def show_unsorted(summaries: Sequence[TaskSummary], form: Form) -> None:
+    """Print the scores of models of a task that cannot be compared."""
+    rows = [_score_row(summary.run.model, summary) for summary in summaries]
+    sizes = [Column("M x N", [f"{s.run.n_questions} x {s.n}" for s in summaries])]
+    show_rows("model", rows, _interval_head(summaries[0]), form, extra=sizes)
+
+
+def show_categories(summary: TaskSummary, form: Form) -> None:
+    """Print a run's score on every category of questions."""
+    scores = summary.category_scores
+    rows = [_score_row(score.category, score) for score in scores]
+    sizes = [Column("questions", [f"{score.n_questions:,}" for score in scores])]
+    head = f"{summary.run.model}, {summary.run.task}"
+    say_sentence(f"Categories of {head}:", form)
+    show_rows("category", rows, _interval_head(summary), form, extra=sizes)
+
+
+def show_rows(
+    head: str,
+    rows: Sequence[Row],
+    interval_head: str,
+    form: Form,
+    bounds: Ends = (0.0, 1.0),
+    extra: Sequence[Column] = (),
+) -> None:
+    """Print rows of means and intervals with their bars."""
+    columns = [
+        names(head, [name for name, *_ in rows]),
+        *extra,
+        Column("mean", [format_score(mu) for _, mu, _, _ in rows]),
+        Column(interval_head, [form.ends(ends) for _, _, ends, _ in rows], left=True),
+    ]
+    if not form.drawn:
+        others = [NO_VALUE if thin is None else form.ends(thin) for *_, thin in rows]
+        columns.append(Column("other questions", others, left=True))
+    intervals = [ends for _, _, thick, thin in rows for ends in (thick, thin) if ends]
+    axis = Axis.of(intervals, free_width(columns, form), form.drawn, bounds)
+    bars = [axis.bar(mu, thick, thin) for _, mu, thick, thin in rows]
+    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    if form.drawn:
+        say("━ these questions   ─ other questions of the kind   ● mean")
+
+
+def _interval_head(summary: TaskSummary) -> str:
+    return f"{100 * summary.spec.level:g}% interval"
+
+
+def _score_row(name: str, scores: ScorePosteriors) -> Row:
+    here, elsewhere = (scores.intervals[scope] for scope in ("benchmark", "population"))
+    ends = (here.low, here.high), (elsewhere.low, elsewhere.high)
+    return (name, scores.learned["benchmark"].mu, *ends)
+
+
+def _unscored(summary: TaskSummary) -> str:
+    """Return what the mean of all trials would be, were those without a score wrong or right."""
+    run = summary.run
+    graded = run.is_graded
+    n = 0 if graded is None else sum(int((~of_question).sum()) for of_question in graded)
+    if not n or graded is None or not run.binary:
+        return ""
+    right = [row[1] for row in run.outcomes.counts.tolist()]
+    wrong_mean, right_mean = 0.0, 0.0
+    for count, of_question in zip(right, graded, strict=True):
+        total = max(len(of_question), 1)
+        wrong_mean += count / total / len(right)
+        right_mean += (count + int((~of_question).sum())) / total / len(right)
+    trials = f"{plural(n, 'trial')} {'has' if n == 1 else 'have'} no score"
+    return (
+        f" {trials}: the mean of all would be {format_score(wrong_mean)} if they were wrong, "
+        f"{format_score(right_mean)} if right."
+    )
+
+
+def _shares_and_cost(summary: TaskSummary, form: Form) -> str:
+    run = summary.run
+    parts = [f"{form.integer(run.n_trials)} {'trial' if run.n_trials == 1 else 'trials'}"]
+    if run.tokens is not None:
+        a_trial = run.tokens / max(run.n_trials, 1)
+        parts += [f"{form.integer(run.tokens)} tokens", f"{format_large(a_trial)} a trial"]
+    if run.busy_seconds is not None:
+        parts.append(f"{format_duration(run.busy_seconds)} of the model")
+    if run.cost is not None:
+        parts.append(f"cost {format_large(run.cost)}")
+    shares = {"cut_off_share": "cut off", "empty_share": "empty"}
+    parts += [f"{value:.1%} {shares.get(name, name)}" for name, value in summary.shares.items()]
+    return ", ".join(parts)
