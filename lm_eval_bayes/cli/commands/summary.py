@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +22,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
-    BothScopesOptions,
+    IntervalOptions,
     Json,
     option,
     parse_integers,
@@ -75,7 +75,7 @@ def command(
     ] = False,
     priors: PriorOptions,
     reading: ReadingOptions,
-    intervals: BothScopesOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Show scores, intervals, Pass@k and cost, task by task.
@@ -304,9 +304,9 @@ def _show_rows(
     ]
     say()
     head = ["task", "model", "", *(f"k={k}" for k in ks)]
-    n_values = {k: sum(k in values for values in lines.values()) for k in ks}
-    sparse = [k for k in ks if 2 * n_values[k] < max(n_values.values())]
-    say_table(title, head, rows, optional=[f"k={k}" for k in _least_important_first(ks, sparse)])
+    # those between the first and the last, powers of two last
+    middle = sorted(ks[1:-1], key=lambda k: k.bit_count() == 1)
+    say_table(title, head, rows, optional=[f"k={k}" for k in middle])
 
 
 def _lacking(summary: TaskSummary) -> str:
@@ -321,25 +321,6 @@ def _lacking(summary: TaskSummary) -> str:
         f"{run.task}, {run.model}: no {missing}, because {n_without:,} of "
         f"{plural(run.n_questions, 'question')} {have} no trial that counts"
     )
-
-
-def _least_important_first(ks: Sequence[int], sparse: Collection[int]) -> list[int]:
-    """Return the k between the first and the last in the order in which they are left out.
-
-    Those that few estimators have are left out first, powers of two last, and of each kind every
-    second one first.
-
-    Examples
-    --------
-    >>> _least_important_first([1, 2, 4, 8, 16, 32], [])
-    [2, 8, 4, 16]
-    >>> _least_important_first([1, 2, 3, 4, 5, 6, 8, 16], [6, 16])
-    [6, 3, 5, 2, 8, 4]
-    """
-    kinds: dict[tuple[bool, bool], list[int]] = {}
-    for k in ks[1:-1]:
-        kinds.setdefault((k not in sparse, k.bit_count() == 1), []).append(k)
-    return [k for _, kind in sorted(kinds.items()) for k in kind[::2] + kind[1::2]]
 
 
 def _split_row_name(row: str) -> tuple[str, int]:
