@@ -337,8 +337,7 @@ def doublings(n_trials: int) -> tuple[int, ...]:
     >>> doublings(10), doublings(8)
     ((1, 2, 4, 8, 10), (1, 2, 4, 8))
     """
-    powers = [2**i for i in range(n_trials.bit_length()) if 2**i < n_trials]
-    return (*powers, n_trials)
+    return (*(2**i for i in range((n_trials - 1).bit_length())), n_trials)
 
 
 def prefix_posteriors(

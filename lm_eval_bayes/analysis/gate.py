@@ -35,8 +35,6 @@ GateOutcome: TypeAlias = Literal["failed", "passed", "not known yet"]
 
 #: The probability at which an end of the 95% interval is the limit.
 _LIMIT = 0.5 + 0.5 * CONFIDENCE
-#: So many questions are named in a sentence.
-_NAMED = 5
 #: More further trials per question, or questions, than this are not forecast.
 _MOST_FURTHER = 100_000
 #: Outcomes, the one that decides on all checks first.
@@ -111,10 +109,8 @@ class GateCheck(Record):
                 f"{statement}{quantity}"
             )
         if self.questions:
-            named = [shorten_middle(question, 20) for question in self.questions[:_NAMED]]
-            more = ", …" if self.questions[_NAMED:] else ""
-            count = plural(len(self.questions), "question")
-            return f"{outcome}: {count} ({', '.join(named)}{more}), at worst {statement}"
+            first = ", ".join(shorten_middle(question, 20) for question in self.questions[:5])
+            return f"{outcome}: {plural(len(self.questions), 'question')}: {first}; {statement}"
         text = f"{outcome}: {statement}{quantity}"
         if self.outcome == "not known yet":
             text += f", between {1.0 - _LIMIT:.3g} and {_LIMIT:g}"
@@ -213,8 +209,7 @@ def gate_checks(
 
 def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:
     """Return the outcome of all checks: failed if one is, passed if all are."""
-    outcomes = {check.outcome for check in checks}
-    return next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
+    return min((check.outcome for check in checks), key=_WORST_FIRST.index)
 
 
 def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior, int]:
@@ -247,12 +242,9 @@ def _every_question(run: TaskRun, floor: float) -> GateCheck:
     scores = [bayes_at_n(Outcomes.from_counts(counts[[row]], weights=weights)) for row in rows]
     p_below = np.array([1.0 - p_above(score, floor) for score in scores])
     below = p_below >= 1.0 - (1.0 - _LIMIT) / len(rows)
-    unknown = 1.0 - p_below < _LIMIT
-    outcome: GateOutcome = (
-        "failed" if below.any() else "not known yet" if unknown.any() else "passed"
-    )
+    named = np.flatnonzero(below if below.any() else 1.0 - p_below < _LIMIT).tolist()
+    outcome: GateOutcome = "failed" if below.any() else "not known yet" if named else "passed"
     worst = int(p_below.argmax())
-    named = np.flatnonzero(below if below.any() else unknown).tolist()
     return GateCheck(
         *("below", "question", outcome, float(p_below[worst]), floor),
         *(scores[worst].mu, scores[worst].sigma),

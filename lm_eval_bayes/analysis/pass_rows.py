@@ -115,9 +115,7 @@ def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
 def _default_ks(run: TaskRun, settings: Mapping[str, Any]) -> list[int]:
     """Return powers of two up to N, and the k of the run's own settings and of its tool."""
     n_max = run.n_common
-    ks = {k for k in run.provenance.ks if k <= n_max} | {
-        2**i for i in range(n_max.bit_length()) if 2**i <= n_max
-    }
+    ks = {k for k in run.provenance.ks if k <= n_max} | {2**i for i in range(n_max.bit_length())}
     setting = settings.get("k")
     if isinstance(setting, (list, tuple)):
         ks |= {k for k in setting if _is_valid_k(k, n_max)}

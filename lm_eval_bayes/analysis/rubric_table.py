@@ -19,8 +19,6 @@ from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.stats import (
     CONFIDENCE,
-    FloatArray,
-    IntArray,
     Interval,
     Scope,
     simultaneous_ranks,
@@ -120,16 +118,6 @@ class RubricTable(Record):
         """Number of clusters of the questions, in scope "population"; None without."""
         index = self.classified.runs[0].outcomes.cluster_index
         return None if index is None or self.scope == "benchmark" else int(index.max()) + 1
-
-    @property
-    def ranks(self) -> IntArray:
-        """Ranks, shape (schemata, models)."""
-        return np.array([[model.rank for model in row.scores] for row in self.rows])
-
-    @property
-    def mu(self) -> FloatArray:
-        """Posterior means, shape (schemata, models)."""
-        return np.array([[model.mu for model in row.scores] for row in self.rows])
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -125,52 +125,35 @@ def check_trials(trials: Sequence[int]) -> list[int]:
     return ascending
 
 
-def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int, suffix: str) -> bytes:
-    """Return a file of simulated outcomes that `read_runs` reads, ".npz" or ".csv".
+def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int) -> bytes:
+    """Return a CSV file of simulated outcomes that `read_runs` reads.
 
-    The NPZ file holds R (L, M, N) with `models`, `question_ids` and `task`, and the true values
-    `p` (L, M) and `true_scores` (L,). The CSV file has a row for every model and question, and a
-    column for every trial.
+    It has a row for every model and question, and a column for every trial.
 
     Raises
     ------
     InvalidInputError
-        If the suffix is another, or there would be more than 200 million trials.
+        If there would be more than 200 million trials.
 
     Examples
     --------
     >>> benchmark = SimulatedBenchmark((0.7, 0.3), 2.0, 2)
-    >>> print(matrix_file(benchmark, 3, 5, ".csv").decode().strip())
+    >>> print(matrix_file(benchmark, 3, 5).decode().strip())
     task,model,question,trial 1,trial 2,trial 3
     simulated,A 0.700,q1,0,0,0
     simulated,A 0.700,q2,1,1,1
     simulated,B 0.300,q1,0,1,1
     simulated,B 0.300,q2,0,0,1
     """
-    if suffix not in (".npz", ".csv"):
-        raise InvalidInputError.of("output", "format", "end with .npz or .csv", suffix)
     # row means are exactly the true scores
     p = mimics_with_means(benchmark.means, benchmark.n_questions, strength=benchmark.strength)
     R = simulate_outcomes(p, n_trials, seed=seed)
-    ids = [f"q{i + 1}" for i in range(benchmark.n_questions)]
-    if suffix == ".npz":
-        output = io.BytesIO()
-        np.savez_compressed(
-            output,
-            R=R.astype(np.int8),
-            models=np.array(benchmark.names),
-            question_ids=np.array(ids),
-            task=np.array(TASK),
-            p=p,
-            true_scores=np.array(benchmark.means),
-        )
-        return output.getvalue()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["task", "model", "question", *(f"trial {i + 1}" for i in range(n_trials))])
     for name, questions in zip(benchmark.names, R.tolist(), strict=True):
-        for question, outcomes in zip(ids, questions, strict=True):
-            writer.writerow([TASK, name, question, *outcomes])
+        for number, outcomes in enumerate(questions, 1):
+            writer.writerow([TASK, name, f"q{number}", *outcomes])
     return text.getvalue().encode()
 
 

@@ -63,31 +63,16 @@ app.command("doctor", cls=HelpCommand)(doctor.command)
 _GROUPS = {
     "export": (
         "Write leaderboard submissions, or the leaderboard as a table.",
-        {
-            "table": export.table,
-            "hub": export.hub,
-            "every-eval-ever": export.every_eval_ever,
-        },
+        {"table": export.table, "hub": export.hub, "every-eval-ever": export.every_eval_ever},
     ),
     "store": (
         "Count, verify, merge, export and prune trial stores.",
-        {
-            "info": store.info,
-            "merge": store.merge,
-            "export": store.export,
-            "prune": store.prune,
-        },
+        {c.__name__: c for c in (store.info, store.merge, store.export, store.prune)},
     ),
     "study": (
         "Study how scores and ranks come about.",
-        {
-            "convergence": convergence.command,
-            "simulate": simulate.command,
-            "anchors": anchors.command,
-            "rank": study_rank.command,
-            "rubric": rubric.command,
-            "verify": verify.command,
-        },
+        {m.__name__.rpartition(".")[2]: m.command for m in (convergence, simulate, anchors)}
+        | {"rank": study_rank.command, "rubric": rubric.command, "verify": verify.command},
     ),
 }
 for _group, (_help, _commands) in _GROUPS.items():

@@ -73,7 +73,7 @@ def test_the_table_of_several_models(files):
     assert "mod$x_1$el \\x1b[31m\\n\\u202e" in printed
     assert "\x1b" not in printed
     settled = leb.convergence_at_n(tossed(), replicates=200)
-    row = re.search(r"^  bayes@N +(\S+) +(\S+) .* (\S+)%$", printed, re.MULTILINE)
+    row = re.search(r"^  bayes@N +(\S+) +(\S+) .* \((\S+)%\)$", printed, re.MULTILINE)
     assert row[1] == f"{settled.mean:.1f}"
     assert row[2] == str(int(np.flatnonzero(settled.cdf >= 0.5)[0]) + 1)
     assert row[3] == f"{100 * settled.not_converged:.1f}"

@@ -100,7 +100,7 @@ REFUSED = [
     ("study simulate --beta nan:1", "--beta", "format"),
     ("study simulate -o coins.parquet", "--output", "format"),
     ("study simulate --html demo.pdf", "--html", "format"),
-    ("study simulate --html x.html -o x.html", "--html", "conflict"),
+    ("study simulate --html x.html -o x.html", "--output", "format"),
     # exports
     ("export table a -o board.xlsx", "--output", "choice"),
     ("export table a -o notes.txt/board.csv", "--output", "path"),

@@ -15,7 +15,6 @@ import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.simulation import (
     SimulatedBenchmark,
     interval_study,
-    matrix_file,
 )
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.simulation import mimics_with_means
@@ -90,16 +89,6 @@ def test_the_matrix_is_read_by_the_other_commands(tmp_path):
     for item, matrix in zip(tasks, R, strict=True):
         assert (item["task"], item["questions"], item["n_range"]) == ("simulated", 8, [12, 12])
         assert item["avg"]["value"] == pytest.approx(matrix.mean())
-
-
-def test_the_npz_file_tells_the_truth(tmp_path):
-    coins = SimulatedBenchmark.even(3, 0.5, 0.1, 2.0, 20)
-    path = tmp_path / "coins.npz"
-    path.write_bytes(matrix_file(coins, 6, 4, ".npz"))
-    with np.load(path, allow_pickle=False) as result:
-        np.testing.assert_allclose(result["p"].mean(axis=1), [0.6, 0.5, 0.4], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(result["true_scores"], [0.6, 0.5, 0.4])
-        assert result["R"].shape == (3, 20, 6)
 
 
 def test_the_page_has_the_cells_of_the_printed_tables(tmp_path):

@@ -75,11 +75,10 @@ def test_what_others_wrote_is_shown_as_text(make):
     assert "[red]\\x1b]0;title\\x07" in printed
 
 
-def test_a_table_on_a_terminal_is_drawn_and_shows_markup_as_text(monkeypatch, capsys):
+def test_a_table_on_a_terminal_shows_markup_as_text(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     output.say_table("tit[b]le", ["na[i]me", "n"], [["[red]x[/red] :smiley:", 7], [HOSTILE, 8]])
     printed = capsys.readouterr().out
-    assert "─" in printed
     for text in ("tit[b]le", "na[i]me", "[red]x[/red] :smiley:", "\\x1b[31m[bold]x[/bold]\\n"):
         assert text in printed
     assert "\u202e" not in printed

@@ -27,7 +27,6 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
-    say_prose,
     say_records,
     say_table,
     sentence_name,
@@ -163,16 +162,7 @@ def _show_rankings(result: TaskConvergence) -> None:
         if ranking.tied is not None:
             rows.append((f"{ranking.score.name}, ties at 0.95", *_convergence_cells(ranking.tied)))
     say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
-    not_converged = [
-        f"{n:,} by {ranking.score.name}"
-        for ranking in result.rankings
-        if (n := ranking.convergence.replicates - int(ranking.convergence.counts.sum()))
-    ]
-    if not_converged:
-        say_prose(
-            f"the mean is over the orders that converged; of {orders} so many did not: "
-            f"{', '.join(not_converged)}"
-        )
+    say("mean: over the orders that converged; never: those that did not")
     if any(ranking.kendall is not None for ranking in result.rankings):
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
         taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}
@@ -185,7 +175,8 @@ def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:
     mean = NO_VALUE if convergence.mean is None else f"{convergence.mean:.1f}"
     trials = [trials_to_converge(convergence, share) for share in _SHARES]
     shares = (NO_VALUE if n is None else str(n) for n in trials)
-    return (mean, *shares, f"{convergence.not_converged:.1%}")
+    n_never = convergence.replicates - int(convergence.counts.sum())
+    return (mean, *shares, f"{n_never:,} ({convergence.not_converged:.1%})")
 
 
 def _tau(n: int, ranking: RankingConvergence) -> str:

@@ -16,7 +16,6 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     STANDARD_OUTPUT,
-    BothScopesOptions,
     IntervalOptions,
     Json,
     Overwrite,
@@ -25,7 +24,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, warn
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read, check_single_task
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -82,8 +81,10 @@ class HubOptions:
         """Refuse settings of one benchmark for several, and a link's text without a link."""
         for name in ("dataset", "task_id", "revision"):
             value = getattr(self, name)
-            if value is not None:
-                check_single_task(saved, f"--{name.replace('_', '-')}", value)
+            if value is not None and len(saved.tasks) > 1:
+                rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
+                option = f"--{name.replace('_', '-')}"
+                raise InvalidInputError.of(option, "conflict", rule, value)
         if self.source_name is not None and self.source_url is None:
             rule = "be left out without --source-url"
             raise InvalidInputError.of("--source-name", "conflict", rule, self.source_name)
@@ -247,7 +248,7 @@ def every_eval_ever(
     sender: SenderOptions,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
-    intervals: BothScopesOptions,
+    intervals: IntervalOptions,
 ) -> None:
     """Write records in the schema of Every Eval Ever, 0.3.0.
 

@@ -118,7 +118,7 @@ def command(
             "tasks": data.tasks,
             "questions": data.n_questions,
             "trials": data.n_trials,
-            **vars(intervals),
+            **{"level": spec.level, "scope": spec.scope, "seed": spec.seed},
             "leaderboards": [
                 {
                     "task": panel.board.task,

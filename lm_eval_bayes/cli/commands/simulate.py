@@ -73,8 +73,7 @@ def command(
         Path | None,
         option(
             "FILE",
-            "Write the outcomes of the largest N as a matrix, .npz or .csv, that summary, "
-            "rank and convergence read.",
+            "Write the outcomes of the largest N as a matrix, .csv, that commands read.",
             "-o",
             "--output",
         ),
@@ -96,7 +95,7 @@ def command(
     \b
     Examples:
       lm-eval-bayes study simulate --means .608,.6213 --questions 30 --trials 16,64,256
-      lm-eval-bayes study simulate --models 6 --beta .2:2 --html study.html -o coins.npz
+      lm-eval-bayes study simulate --models 6 --beta .2:2 --html study.html -o coins.csv
     """
     from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.simulation import check_trials, interval_study, matrix_file
@@ -113,9 +112,7 @@ def command(
     _check_files(output, html, overwrite, argument)
     files: dict[Path, bytes] = {}
     if output is not None:
-        with named_as_options("output"):
-            suffix = output.suffix.lower()
-            files[output] = matrix_file(benchmark, lengths[-1], spec.seed, suffix)
+        files[output] = matrix_file(benchmark, lengths[-1], spec.seed)
     studies: Sequence[IntervalStudy] = ()
     if replicates is not None or html is not None or not files:
         n = replicates or _REPLICATES
@@ -132,7 +129,7 @@ def command(
         say_json(
             {
                 "benchmark": benchmark,
-                **vars(intervals),
+                **{"level": spec.level, "scope": spec.scope, "seed": spec.seed},
                 "intervals": studies,
                 "files": [str(path) for path in files],
             }
@@ -175,11 +172,10 @@ def _check_files(output: Path | None, html: Path | None, overwrite: bool, argume
     """Refuse wrong files before any work."""
     from lm_eval_bayes.export.files import check_targets
 
+    if output is not None and output.suffix.lower() != ".csv":
+        raise InvalidInputError.of("--output", "format", "end with .csv", output.name)
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError.of("--html", "format", "end with .html", html.name)
-    if html is not None and html == output:
-        rule = "be another file than --output"
-        raise InvalidInputError.of("--html", "conflict", rule, html.name)
     check_targets([path for path in (output, html) if path is not None], overwrite, argument)
 
 

@@ -20,7 +20,6 @@ from lm_eval_bayes._util.text import (
     format_range,
     format_score,
     interval_label,
-    join_words,
     plural,
     scope_label,
 )
@@ -103,17 +102,10 @@ class RankingRules:
         InvalidInputError
             If there are some.
         """
-        other_rules = {
-            "--ties": self.ties not in ("simultaneous", "adjacent"),
-            "--method": self.method is not None,
-            "--pairs": pairs,
-            "--shared": self.shared,
-            f"--scope {scope}": scope != "benchmark",
-        }
-        given = [name for name, is_given in other_rules.items() if is_given]
-        if self.paper and given:
+        others = (self.method, self.shared, pairs, self.ties == "none", scope != "benchmark")
+        if self.paper and any(others):
             rule = "be given without other rules of ranking, and in scope benchmark"
-            raise InvalidInputError.of("--paper", "conflict", rule, join_words(given))
+            raise InvalidInputError.of("--paper", "conflict", rule, "other options")
 
 
 @prints_tables

@@ -233,8 +233,7 @@ def _show_single_trial_model(paired: SingleTrialComparison) -> None:
 
 
 def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
-    from lm_eval_bayes.analysis.comparison import FLAT_PRIOR, MeanDifference
-    from lm_eval_bayes.stats import CONFIDENCE, z_threshold
+    from lm_eval_bayes.analysis.comparison import FLAT_PRIOR
 
     statements = [
         probability_statement("P(A > B)", result.p_a_greater),
@@ -245,12 +244,6 @@ def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
         statements.append(probability_statement(event, result.p_rope))
     say_prose(", ".join(statements))
     say_prose(f"verdict, {FLAT_PRIOR}: {verdict}")
-    relation = "below" if result.rule_z == "undecided" else "at least"
-    rules = f"z = {result.z:.2f} is {relation} {z_threshold(CONFIDENCE):.3f}"
-    if not isinstance(result, MeanDifference):
-        overlap = "overlap" if result.rule_intervals == "undecided" else "do not overlap"
-        rules += f"; the intervals {overlap}"
-    say_prose(f"rules of Hariri et al. (2026): {rules}")
 
 
 def warn_about(comparison: RunComparison) -> None:

@@ -103,10 +103,11 @@ class IntervalOptions:
     scope: Annotated[
         Scope | None,
         typer.Option(
-            help="What scores are about: the benchmark's questions, or the population of "
-            "questions that they are a sample of."
+            help="What scores are about: the benchmark's questions, as by default, or the "
+            "population of questions that they are a sample of. `summary` and records of Every "
+            "Eval Ever have both by default."
         ),
-    ] = "benchmark"
+    ] = None
     seed: Seed = 0
 
     def spec(self) -> IntervalSpec:
@@ -123,21 +124,11 @@ class IntervalOptions:
             return IntervalSpec(self.level, self.scope or "benchmark", seed=self.seed)
 
 
-@dataclass(frozen=True)
-class BothScopesOptions(IntervalOptions):
-    """The settings of credible intervals, in both scopes unless one is named."""
+def expand_options(command: Callable[..., None], tables: bool = False) -> Callable[..., None]:
+    """Replace groups of options by their options, and `Literal` by what every typer takes.
 
-    scope: Annotated[
-        Scope | None,
-        typer.Option(
-            help="Only hbayes@N for the benchmark's questions, or only for the population of "
-            "questions. By default both.",
-        ),
-    ] = None
-
-
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace groups of options by their options, and `Literal` by what every typer takes."""
+    With `tables` the command has the option --verbose: without it tables are one block that fits.
+    """
     groups: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
     parameters: list[inspect.Parameter] = []
     # unlike get_type_hints, signature puts no Optional around the annotation of a default of None
@@ -154,43 +145,28 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
         groups[parameter.name] = annotation, options
         parameters += options
 
+    if tables:
+        before_json = len(parameters) - (parameters[-1].name == "as_json")
+        parameters.insert(before_json, keyword("verbose", False, Verbose))
+
     @functools.wraps(command)
-    def expanded(**values: Any) -> None:
+    def expanded(*, verbose: bool = True, **values: Any) -> None:
+        from lm_eval_bayes.cli.ui.output import tables_with_all_columns
+
         values = {k: v.value if isinstance(v, Enum) else v for k, v in values.items()}
         for name, (group, options) in groups.items():
             values[name] = group(**{option.name: values.pop(option.name) for option in options})
-        command(**values)
+        with tables_with_all_columns(verbose):
+            command(**values)
 
     vars(expanded)["__signature__"] = inspect.Signature(parameters)
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return expanded
 
 
+prints_tables = functools.partial(expand_options, tables=True)
 #: Enum, whose members mypy would have as literals.
 _enum: Any = Enum
-
-
-def prints_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option --verbose to a command: its tables are one block that fits without it.
-
-    Its groups of options are expanded, see :func:`expand_options`.
-    """
-    command = expand_options(command)
-    parameters = dict(inspect.signature(command).parameters)
-    parameters["verbose"] = keyword("verbose", False, Verbose)
-    if "as_json" in parameters:
-        parameters["as_json"] = parameters.pop("as_json")
-
-    @functools.wraps(command)
-    def with_width(*, verbose: bool, **values: Any) -> None:
-        from lm_eval_bayes.cli.ui.output import tables_with_all_columns
-
-        with tables_with_all_columns(verbose):
-            command(**values)
-
-    vars(with_width)["__signature__"] = inspect.Signature(list(parameters.values()))
-    with_width.__annotations__ = {name: p.annotation for name, p in parameters.items()}
-    return with_width
 
 
 def keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

@@ -1,6 +1,6 @@
 """Output of the commands: lines, tables, JSON, and the progress of long work.
 
-On a terminal tables and progress are drawn by rich; in a pipe they are plain text.
+On a terminal progress is drawn by rich; in a pipe it is plain text.
 
 File names, model names and other untrusted text are never interpreted as markup, and control
 characters in them are escaped. In jobs of GitHub Actions and Azure Pipelines, whose runners obey
@@ -41,7 +41,7 @@ _MOST_NAMES = 8
 _PIPE_COLUMNS = 80
 #: Characters of a name in a sentence.
 _NAME_LENGTH = 60
-#: Blanks before a table in a pipe.
+#: Blanks before a table.
 _INDENT = 2
 #: Whether tables have all columns; they have unless a command has the option --verbose.
 _WIDE = ContextVar("wide", default=True)
@@ -195,7 +195,7 @@ def say_table(
     *,
     optional: Sequence[str] = (),
 ) -> None:
-    """Print a table: drawn by rich on a terminal, else in columns separated by two spaces.
+    """Print a table in columns separated by two spaces.
 
     Parameters
     ----------
@@ -210,16 +210,10 @@ def say_table(
         for 80 columns in a pipe; the least important first. --verbose shows all columns.
     """
     lines = [[one_line(cell) for cell in row] for row in rows]
-    wide = _WIDE.get()
-    if sys.stdout is not None and sys.stdout.isatty():
-        from lm_eval_bayes.cli.ui.terminal_table import draw
-
-        draw(title, head, lines, optional, wide)
-        return
     from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
 
     say_prose(title)
-    if wide:
+    if _WIDE.get():
         columns = table_columns(head, lines)
         _say_lines([head, *lines], [column.widest for column in columns])
         return
@@ -227,12 +221,12 @@ def say_table(
     width = _n_columns()
     layout = fit_one_block(table_columns(head, lines), width - _INDENT, optional)
     _say_wrapped(layout.constants, width)
-    (block,) = layout.blocks
-    heads = [fold(c.head, w).split("\n") for c, w in zip(block.columns, block.widths, strict=True)]
+    sized = zip(layout.columns, layout.widths, strict=True)
+    heads = [fold(column.head, w).split("\n") for column, w in sized]
     n_lines = max(map(len, heads))
     heads = [[""] * (n_lines - len(texts)) + texts for texts in heads]
-    cells = [column.cells for column in block.columns]
-    _say_lines([*zip(*heads, strict=True), *zip(*cells, strict=True)], block.widths)
+    cells = [column.cells for column in layout.columns]
+    _say_lines([*zip(*heads, strict=True), *zip(*cells, strict=True)], layout.widths)
     _say_wrapped(layout.note, width)
 
 

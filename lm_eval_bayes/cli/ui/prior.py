@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         PriorRuns,
     )
     from lm_eval_bayes.runs.task_run import TaskRun
-    from lm_eval_bayes.stats import IntervalSpec, Posterior, Strength
+    from lm_eval_bayes.stats import IntervalSpec, Strength
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             "questions": lambda effect: f"{effect.n_questions:,}",
             "prior trials": lambda effect: f"{effect.n_trials:,}",
             **_strength_column(effects),
-            "with": lambda effect: _mean_sd(effect.informed),
+            "with": lambda effect: format_mean_sd(effect.informed.mu, effect.informed.sigma),
             "interval": lambda effect: format_interval(effect.informed.interval()),
-            "without": lambda effect: _mean_sd(effect.without),
+            "without": lambda effect: format_mean_sd(effect.without.mu, effect.without.sigma),
             "its interval": lambda effect: format_interval(effect.without.interval()),
         },
         optional=_OPTIONAL,
@@ -171,15 +171,5 @@ def _strength_column(effects: Sequence[PriorEffect]) -> dict[str, Callable[[Prio
     return {"scale of shifts (logits)": lambda effect: f"{effect.shift:.2f}"}
 
 
-def _mean_sd(score: Posterior) -> str:
-    return format_mean_sd(score.mu, score.sigma)
-
-
 #: Columns of an effect that may be left out, the least important first.
-_OPTIONAL = (
-    "questions",
-    "prior trials",
-    "prior",
-    "its interval",
-    "interval",
-)
+_OPTIONAL = ("questions", "prior trials", "prior", "its interval", "interval")

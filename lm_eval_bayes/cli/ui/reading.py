@@ -182,13 +182,6 @@ def check_not_read(
             raise InvalidInputError.of(argument, "conflict", rule, str(output))
 
 
-def check_single_task(saved: SavedRuns, option: str, value: str) -> None:
-    """Refuse an option of one task where several were read."""
-    if len(saved.tasks) > 1:
-        rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-        raise InvalidInputError.of(option, "conflict", rule, value)
-
-
 class _Bar(ExitStack):
     """A progress bar of the bytes read, which appears if there are many."""
 

@@ -29,17 +29,20 @@ REMOVED_COMMANDS = MappingProxyType(
         "store alias": "use the option --model NAME=RUN of the commands that read runs",
     }
 )
-_NO_PLOT = "use `report`, which draws its figures into one page"
+_NO_SUCCESSOR = (
+    "--all-tasks --no-categories --prior-mean --numbering --quantile --audit --correlation "
+    "--scheme --gold --subsets --between --epsilon --sweep --temperature --think-end"
+)
 #: Removed options, by the name alone where no command has the option any more.
 REMOVED_OPTIONS = MappingProxyType(
     {
         "--wide": "use --verbose",
         "--interval": "leave it out: intervals are those of the exact posterior",
-        "--plot": _NO_PLOT,
-        "--plots": _NO_PLOT,
+        **dict.fromkeys(
+            ("--plot", "--plots"), "use `report`, which draws its figures into one page"
+        ),
         "--confidence": "leave it out: models are distinguishable with 95% confidence",
         "--categories": "use --by COLUMN",
-        "--no-categories": "leave it out: --by COLUMN shows categories",
         "--model-a": "use -a",
         "--model-b": "use -b",
         "--pass-at-k": "use --k",
@@ -57,14 +60,7 @@ REMOVED_OPTIONS = MappingProxyType(
         },
         "export table --ties": "use `study rank --ties`",
         "export hub --push": "use `hf upload ORG/NAME FOLDER --create-pr`",
-        **dict.fromkeys(
-            (
-                *("--all-tasks", "--prior-mean", "--numbering", "--quantile", "--audit"),
-                *("--correlation", "--scheme", "--gold", "--subsets", "--between", "--epsilon"),
-                *("--sweep", "--temperature", "--think-end"),
-            ),
-            "leave it out: it has no successor",
-        ),
+        **dict.fromkeys(_NO_SUCCESSOR.split(), "leave it out: it has no successor"),
     }
 )
 

@@ -1,8 +1,8 @@
 """Which columns of a table fit the width: what stands above it, what is left out, how wide it is.
 
-By default a table is one block that fits: columns with a single value are moved above it, then
+A table is one block that fits: columns with a single value are moved above it, then
 columns are left out in the order that the caller names, then from the last on, and long names
-are shortened in the middle. With all columns it is split into several tables, each with the names.
+are shortened in the middle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lm_eval_bayes._util.text import NO_VALUE, plural, shorten_middle
 #: shortened name, and of either on a very narrow terminal.
 _USUAL, _NARROWEST, _SHORTEST, _LEAST = 18, 16, 12, 6
 #: Blanks between two columns.
-GAP = 2
+_GAP = 2
 #: Headings of columns left out that are listed.
 _MAX_LISTED = 6
 #: Words that may be in a cell of numbers.
@@ -63,14 +63,6 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Columns side by side, and their widths."""
-
-    columns: tuple[Column, ...]
-    widths: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Layout:
     """A table that fits.
 
@@ -78,14 +70,17 @@ class Layout:
     ----------
     above : tuple of Column
         Columns with a single value, which is said once above the table.
-    blocks : tuple of Block
-        One; more only with all columns.
+    columns : tuple of Column
+        Those that are shown.
+    widths : tuple of int
+        Their widths.
     note : str
         What is left out or shortened; "" if nothing is.
     """
 
     above: tuple[Column, ...]
-    blocks: tuple[Block, ...]
+    columns: tuple[Column, ...]
+    widths: tuple[int, ...]
     note: str
 
     @property
@@ -99,12 +94,6 @@ def table_columns(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[C
     """Return the columns of a table of printable texts."""
     cells = list(zip(*lines, strict=True)) or [()] * len(head)
     return [Column(name, tuple(column)) for name, column in zip(head, cells, strict=True)]
-
-
-def fit_all(columns: Sequence[Column], width: int) -> Layout:
-    """Return a layout with all columns, split into tables that fit, and with complete names."""
-    parts = _parts(list(columns), width)
-    return Layout((), tuple(Block(tuple(part), tuple(_widths(part, width))) for part in parts), "")
 
 
 def fit_one_block(columns: Sequence[Column], width: int, optional: Sequence[str] = ()) -> Layout:
@@ -123,7 +112,7 @@ def fit_one_block(columns: Sequence[Column], width: int, optional: Sequence[str]
     --------
     >>> rows = [("phi", "0.5", "12k"), ("qwen", "0.7", "48k")]
     >>> layout = fit_one_block(table_columns(("model", "mean", "tokens"), rows), 12, ["tokens"])
-    >>> [column.head for column in layout.blocks[0].columns], layout.note
+    >>> [column.head for column in layout.columns], layout.note
     (['model', 'mean'], 'left out: tokens; --verbose shows all')
     """
     columns = [replace(column, head=_shorten_words(column.head)) for column in columns]
@@ -153,7 +142,7 @@ def fit_one_block(columns: Sequence[Column], width: int, optional: Sequence[str]
     order = [column.head for column in columns if column in left_out]
     above = [replace(c, cells=tuple(shorten_middle(x, width // 2) for x in c.cells)) for c in above]
     note = _note(order, any(a != b for a, b in zip(rest, shown, strict=True)))
-    return Layout(tuple(above), (Block(shown, tuple(widths)),), note)
+    return Layout(tuple(above), shown, tuple(widths), note)
 
 
 def _note(left_out: Sequence[str], shortened: bool) -> str:
@@ -169,7 +158,7 @@ def _note(left_out: Sequence[str], shortened: bool) -> str:
 
 
 def _width(widths: Sequence[int]) -> int:
-    return sum(widths) + GAP * (len(widths) - 1)
+    return sum(widths) + _GAP * (len(widths) - 1)
 
 
 # -- columns with a single value -----------------------------------------------------------------
@@ -190,23 +179,6 @@ def _constants(columns: Sequence[Column]) -> list[Column]:
 
 
 # -- widths --------------------------------------------------------------------------------------
-
-
-def _parts(columns: list[Column], width: int) -> list[list[Column]]:
-    """Split columns into tables that fit; each starts with the names."""
-    first = next((i for i, column in enumerate(columns) if column.is_name), 0)
-    end = first
-    while end < len(columns) and columns[end].is_name:
-        end += 1
-    names, rest = columns[:end], columns[end:]
-    parts = [names]
-    for column in rest:
-        wider = [*parts[-1], column]
-        if len(parts[-1]) > len(names) and _width([c.narrowest() for c in wider]) > width:
-            parts.append([*names, column])
-        else:
-            parts[-1] = wider
-    return parts
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
