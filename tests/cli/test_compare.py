@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 
 import numpy as np
@@ -54,9 +55,9 @@ def test_the_command_that_plans_further_trials_reads_the_same_trials(tmp_path):
     reading = ["--task", "a task", "--columns", columns, "--bounds", "-1:1"]
     reading += ["--unscored", "wrong"]
     _, printed, _ = lmeb("compare", table, *reading)
-    (command,) = [line for line in printed.splitlines() if "lm-eval-bayes plan" in line]
+    (command,) = [line for line in printed.splitlines() if line.startswith("Next: ")]
     _, *arguments = shlex.split(command.partition(": ")[2])
-    assert arguments == ["plan", str(table), "--apart", *reading]
+    assert arguments == ["plan", str(table), *reading]
     assert lmeb(*arguments)[0] == 0
 
 
@@ -64,15 +65,26 @@ def test_what_is_printed(two):
     code, printed, error = lmeb("compare", *two, "--k", "1,2,4,8", "--rope", ".02")
     assert (code, error) == (0, "")
     lines = printed.splitlines()
-    (first,) = [line for line in lines if line.split()[:1] == ["1"]]
+    (first,) = [line.split() for line in lines if line.split()[:1] == ["1"]]
     # Pass@1 of the latent curves is the score itself
-    (score,) = [line for line in lines if line.startswith("  A   ") and "±" in line]
-    assert float(first.split()[1]) == pytest.approx(float(score.split()[1]), abs=0.005)
-    questions = [line for line in lines if "What is" in line]
-    assert len(questions) == 5
+    a, b = map(float, re.findall(r"0\.\d{3}", lines[1]))
+    assert [float(cell) for cell in first[1:3]] == pytest.approx([a, b], abs=0.005)
+    here, elsewhere = (
+        [float(cell) for cell in re.findall(r"[+-]\d\.\d{3}", line)[:3]]
+        for line in lines
+        if line.startswith(("these questions", "other questions"))
+    )
+    for scope, cells in (("benchmark", here), ("population", elsewhere)):
+        (task,) = compared(*two, "--scope", scope)["tasks"]
+        interval = task["interval"]
+        expected = task["difference"], interval["low"], interval["high"]
+        assert cells == pytest.approx(expected, abs=0.0006)
     largest = max(abs(GOOD.mean(axis=1) - POOR.mean(axis=1)))
-    right = [int(cell.split("/")[0]) / 8 for cell in questions[0].split()[1:3]]
+    cells = re.findall(r"(\d)/8", next(line for line in lines if "/8" in line))
+    right = [int(cell) / 8 for cell in cells]
     assert abs(right[0] - right[1]) == pytest.approx(largest, abs=0.13)
+    assert sum("/8" in line for line in lines) == 3
+    assert sum("/8" in line for line in lmeb("compare", *two, "--verbose")[1].splitlines()) == 5
 
 
 def test_two_runs_of_one_name_are_compared_and_not_merged(tmp_path):
@@ -89,7 +101,8 @@ def test_one_trial_a_question(tmp_path):
     (task,) = compared(a, b, "--scope", "population")["tasks"]
     assert task["paired"] is not None
     both = int(((first == 1) & (second == 1)).sum())
-    assert f"right: both {both}, only A " in lmeb("compare", a, b, "--scope", "population")[1]
+    of_kind = ("--scope", "population", "--verbose")
+    assert f"right: both {both}, only A " in lmeb("compare", a, b, *of_kind)[1]
     assert "note: contest_bayes: " in lmeb("compare", a, b)[2]  # that few trials say little
 
 

@@ -56,7 +56,6 @@ REFUSED = [
     # plans, noise and convergence
     ("noise a --difference 1.5", "--difference", "range"),
     ("noise a --power 1", "--power", "range"),
-    ("plan a", "plan", "missing"),
     ("plan a --width 0", "--width", "range"),
     ("plan a --width .1 --max-trials 0", "--max-trials", "range"),
     ("plan a --apart", "RUN", "empty"),

@@ -28,18 +28,37 @@ def plain(four):
     return answer("rank", four)
 
 
-def test_what_is_printed(four):
+def test_what_is_printed(four, plain):
     code, printed, error = lmeb("rank", four, "--pairs")
     assert (code, error) == (0, "")
+    (board,) = plain["leaderboards"]
+    rows = [line.split() for line in printed.splitlines()[3:7]]
+    for row, place in zip(rows, board["places"], strict=True):
+        low, high = int(place["rank_low"]), int(place["rank_high"])
+        assert row[0] == (f"{low}-{high}" if low < high else str(low))
+        assert row[3] == f"{place['mu']:.3f}"
+        assert row[4].find("=") == low - 1
+        assert row[4].count("=") == high - low + 1
+    separated = np.array(board["distinguishable"])
+    n_pairs = int(separated.sum()) // 2
+    assert f" {n_pairs} of 6 pairs" in printed.splitlines()[0]
+    stairs = [line.partition("\\")[2] for line in printed.splitlines() if "\\" in line]
+    expected = ["".join(".#"[d] for d in row[i + 1 :]) for i, row in enumerate(separated)]
+    assert stairs == expected
+    assert "\\" not in lmeb("rank", four)[1]
+
+
+def test_the_critical_value_is_that_of_tukey(four):
+    _, printed, _ = lmeb("study rank", four)
     critical_value = float(re.search(r"\|z\| above ([\d.]+)", printed)[1])
     # Tukey's value at 2 * 12 * 7 degrees of freedom; drawn variances are at most the estimated ones
     tukey = stats.studentized_range.ppf(0.95, 4, 168) / math.sqrt(2)
     assert tukey - 0.04 < critical_value < 1.03 * tukey
+    _, printed, _ = lmeb("study rank", four, "--pairs")
     pairs = [line.split() for line in printed.split("P(row > column)")[1].splitlines()[1:6]]
     assert pairs[0] == ["model", "1", "2", "3", "4"]
     assert [row[:3] for row in pairs[1:]] == [[f"{i}", "m", f"{i}"] for i in range(1, 5)]
     assert pairs[4][3] == "<0.001"
-    assert "P(row > column)" not in lmeb("rank", four)[1]
     (board,) = answer("study rank", four, "--ties", "adjacent")["leaderboards"]
     assert (board["ties"], board["confidence"]) == ("adjacent", 0.95)
 

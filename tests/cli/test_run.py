@@ -122,7 +122,7 @@ def test_results_are_written_after_a_signal_while_sampling(lmeb, monkeypatch, tm
     finally:
         signal.signal(signum, before)
     assert ended == 128 + signum
-    assert "stopped: interrupted" in err
+    assert "Stopped: interrupted" in err
     (path,) = (tmp_path / "out").rglob("results_*.json")
     stopping = json.loads(path.read_text())["config"]["stopping"]
     assert stopping["reason"] == "interrupted"
@@ -313,7 +313,7 @@ def test_a_full_disk_is_an_error(monkeypatch, tmp_path):
 def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
     code, _, err = lmeb("--width", ".05", "--budget", "500tokens", *COIN, "--limit", "10")
     assert code == 0
-    (about,) = re.findall(r"stopped: .* the budget of 500 tokens \(about ([\d,]+) tokens\)", err)
+    (about,) = re.findall(r"Stopped: .* the budget of 500 tokens \(about ([\d,]+) tokens\)", err)
     assert int(about.replace(",", "")) > 500
 
 
@@ -321,6 +321,6 @@ def test_the_line_of_a_round_tells_the_fewest_and_the_most_trials(lmeb):
     words = ("--allocate", "questions", "--max-trials", "40", *COIN, "--limit", "12")
     code, out, err = lmeb("--width", ".15", *words)
     assert code == 0
-    fewest, most = re.findall(r"N (\d+) to (\d+) ", err)[-1]
+    fewest, most = re.findall(r"(\d+)-(\d+)  0\.\d{3}", err)[-1]
     assert int(fewest) < int(most)
     assert f"hbayes@{fewest} " in out

@@ -22,7 +22,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_prose, warn
+from lm_eval_bayes.cli.ui.output import say, say_counted, say_json, say_prose, say_protocols, warn
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
@@ -150,6 +150,8 @@ def command(
     if form.verbose:
         say()
         show_details(comparison)
+    say_counted(run.counted for run in (*runs_a, *runs_b))
+    say_protocols(run.provenance.protocol for run in (*runs_a, *runs_b))
     warn_about(comparison)
     words = [*map(str, [a] if b is None else [a, b]), *reading.words()]
     distinguishable = (comparison.overall or comparison.tasks[0]).distinguishable

@@ -11,7 +11,14 @@ from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.cli.screens.boards import show_pairs, show_ranks
 from lm_eval_bayes.cli.screens.layout import Form, say_next
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, prints_tables
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_protocols, warn_notes
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_counted,
+    say_each,
+    say_json,
+    say_protocols,
+    warn_notes,
+)
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
@@ -84,6 +91,7 @@ def command(
     if overall is not None and left_out:
         say(f"left out of the mean: {first_names(left_out)}, which not every model has")
     say_effects(effects, spec)
+    say_counted(counted for board in boards for counted in board.leaderboard.counted)
     say_protocols(protocol for board in boards for protocol in board.leaderboard.protocols)
     warn_notes(
         (board.leaderboard.task, (), note) for board in shown for note in board.leaderboard.notes

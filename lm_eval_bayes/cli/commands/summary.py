@@ -16,7 +16,14 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_protocols, warn_notes
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_counted,
+    say_each,
+    say_json,
+    say_protocols,
+    warn_notes,
+)
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -112,6 +119,7 @@ def command(
     if by is not None:
         _show_categories(summaries, form)
     say_effects(effects, spec)
+    say_counted(summary.run.counted for summary in summaries)
     say_protocols(summary.run.provenance.protocol for summary in summaries)
     warn_notes(
         (summary.run.task, [summary.run.model], note)

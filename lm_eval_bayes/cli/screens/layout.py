@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
-
 from lm_eval_bayes._util.text import format_score, one_line, shorten_names
 from lm_eval_bayes.cli.ui.output import all_columns, say
 
@@ -103,6 +101,8 @@ class Column:
     @property
     def width(self) -> int:
         """The width of the column."""
+        from rich.cells import cell_len
+
         return max(map(cell_len, (self.head, *self.cells)))
 
 
@@ -135,6 +135,8 @@ def _wrapped(text: str, form: Form) -> list[str]:
 
 def say_columns(columns: Sequence[Column], form: Form) -> None:
     """Print a table; on a terminal long names are shortened, and no more than 20 rows shown."""
+    from rich.cells import cell_len, set_cell_size
+
     columns = [column for column in columns if column.cells]
     if form.drawn:
         columns = _fitted(columns, form.width)

@@ -80,6 +80,13 @@ def say_protocols(protocols: Iterable[str]) -> None:
         say_prose(f"protocol: {'; '.join(recorded)}")
 
 
+def say_counted(counted: Iterable[str]) -> None:
+    """Say which metrics were counted, where they are others than graded trials."""
+    distinct = dict.fromkeys(counted)
+    if set(distinct) - {"graded trials", ""}:
+        say_prose(f"counted: {'; '.join(distinct)}")
+
+
 def warn(text: object, *, is_command: bool = False) -> None:
     """Print one line to standard error; ignored if standard error cannot be written.
 
@@ -122,7 +129,7 @@ def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]], *, is_note: bool
     for note, tasks in by_note.items():
         n_runs = sum(map(len, tasks.values()))
         each = "each of " if n_runs > 1 and begins_with_count(note) else ""
-        warn_after(f"note: {each}{_about(tasks)}: {note}", is_note=is_note)
+        warn_after(f"note: {each}{_about(tasks)}: {note}")
 
 
 def _about(tasks: Mapping[str, Mapping[str, None]]) -> str:

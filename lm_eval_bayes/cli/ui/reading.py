@@ -116,8 +116,7 @@ class ReadingOptions:
             warn_after(f"warning: {warning}")
         for note in saved.notes:
             warn_after(f"note: {note}", is_note=True)
-        notes = ((run.task, [run.model], note) for run in saved.runs for note in run.notes)
-        warn_notes(notes, is_note=True)
+        warn_notes((run.task, [run.model], note) for run in saved.runs for note in run.notes)
         return saved
 
 
