@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes._util.text import replace_surrogates
-from lm_eval_bayes.runs.log_fields import mapping
-from lm_eval_bayes.runs.readers.json_files import json_text, mappings, name_of
+from lm_eval_bayes.runs.log_fields import mapping, mappings
+from lm_eval_bayes.runs.readers.json_files import json_text, name_of
 
 #: Keys of the parts of a message that hold text.
 _PARTS = ("text", "reasoning", "thinking", "refusal")

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import join_words
-from lm_eval_bayes.runs.log_fields import mapping, number
+from lm_eval_bayes.runs.log_fields import mapping, mappings, number
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     load_json,
-    mappings,
     name_of,
     seconds_between,
     text_of,

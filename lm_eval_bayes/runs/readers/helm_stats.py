@@ -15,8 +15,8 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import mapping
-from lm_eval_bayes.runs.readers.json_files import json_text, load_json, mappings, name_of
+from lm_eval_bayes.runs.log_fields import mapping, mappings
+from lm_eval_bayes.runs.readers.json_files import json_text, load_json, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 from lm_eval_bayes.runs.readers.tool_settings import call_settings

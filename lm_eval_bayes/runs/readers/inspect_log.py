@@ -23,7 +23,7 @@ from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import mapping, number
+from lm_eval_bayes.runs.log_fields import mapping, mappings, number
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.readers.conversations import last_message, written
@@ -32,7 +32,6 @@ from lm_eval_bayes.runs.readers.json_files import (
     broken,
     json_text,
     load_json,
-    mappings,
     name_of,
     seconds_between,
     timestamp,

@@ -80,17 +80,6 @@ def name_of(value: object) -> str:
     return replace_surrogates(str(value)).strip()
 
 
-def mappings(value: object) -> list[Mapping[str, Any]]:
-    """Return the elements of a list, with an empty mapping for what is none; empty for no list.
-
-    Examples
-    --------
-    >>> mappings([{"id": 1}, None]), mappings("x")
-    ([{'id': 1}, {}], [])
-    """
-    return [mapping(part) for part in value] if isinstance(value, list) else []
-
-
 def text_of(value: object) -> str:
     """Return a text without the blanks around it, "" for what is no text.
 

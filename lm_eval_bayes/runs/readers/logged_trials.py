@@ -16,7 +16,7 @@ from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
-from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, choice_note
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.runs.trials import (
     MOST_COUNTED,
@@ -71,7 +71,7 @@ def logged_trials(
         If a line is broken.
     """
     if query.regrade is not None:
-        return [_every_text(line) for line in lines], replace(run, weights=_weights(task))
+        return [_every_text(line) for line in lines], replace(run, weights=task.weights)
     metric = _graded_metric(task, first, query)
     if metric is not None:
         return _graded(run, task, first, lines, query, metric)
@@ -138,7 +138,7 @@ def _graded(
     bounds, further = _bounds(task, metric, field, query), bool(metric) and metric not in names[:1]
     if bounds is not None and not task.config:
         raise first.broken("scores without the results file, which has their bounds", "missing")
-    weights = bounds or ((0.0, 1.0) if further else _weights(task))
+    weights = bounds or ((0.0, 1.0) if further else task.weights)
     signals, wanted = None, None if bounds else query.signals  # of right and wrong trials
     if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
         signals = SignalReader(task, query)
@@ -149,7 +149,7 @@ def _graded(
         if field == metric:
             values = [_outcome(value, 0 if bounds is None else bounds[0]) for value in values]
         columns: dict[str, Any] = {}
-        if failed := mapping(line.row.get("grading_error_notes")):
+        if failed := mapping(line.row, "grading_error_notes"):
             remark = f"whose grading failed counted as {lowest}"
             columns["remark"] = objects(
                 [remark if str(i) in failed else None for i in range(len(values))]
@@ -165,18 +165,15 @@ def _graded(
             columns["signals"] = signals.signals(line)
         recorded = line.recorded(len(values))
         questions.append(line.question(categories, recorded, **columns))
-    notes = []
-    if len(names) > 1 and query.metric is None:
-        choice = join_words([name for name in names if name not in task.metric_errors], "or")
-        notes.append(f"{names[0]} was counted; --metric chooses among {choice}")
+    names = tuple(name for name in names if name not in task.metric_errors)
     if signals is not None:
         run = replace(run, signals_error=signals.error, verifiers=signals.verifiers)
     return questions, replace(
         run,
         metric=metric if query.metric == metric or (bounds and metric) else GRADED,
         weights=weights,
-        notes=tuple(notes),
-        threshold=task.threshold(metric if further else None) if bounds else None,
+        notes=choice_note("metric", list(dict.fromkeys([metric, *names])), query.metric),
+        threshold=task.threshold(metric) if bounds else None,
     )
 
 
@@ -208,15 +205,6 @@ def _scores(line: LogLine, values: list[Any], bounds: Sequence[float]) -> FloatA
     return np.array(scores, dtype=np.float64)
 
 
-def _weights(task: LoggedTask) -> tuple[float, ...]:
-    try:
-        return tuple(check_weights(task.weights).tolist())
-    except (InvalidInputError, TypeError):
-        rule = f"tell the scores of the categories of task {task.task} in its results"
-        got = task.settings.get("weights")
-        raise InvalidInputError.of("RUN", "missing", rule, got) from None
-
-
 # -- other tasks: a metric of zeros and ones, or counts of `bayes` ---------------------------------
 
 
@@ -241,10 +229,7 @@ def _of_metric(
         (question, replace(trials, category=np.array([outcome], dtype=np.int64)))
         for (question, trials), outcome in zip(parts, outcomes, strict=True)
     ]
-    notes = []
-    if len(graded) > 1 and query.metric is None:
-        choice = join_words([metric, *(name for name in graded if name != metric)], "or")
-        notes.append(f"{metric} was counted; --metric chooses among {choice}")
+    notes = [*choice_note("metric", list(dict.fromkeys([metric, *graded])), query.metric)]
     if n_texts > 1:
         notes.append(
             f"the task gave the {n_texts} texts of a question one grade, which was counted as one "
@@ -257,7 +242,7 @@ def _chosen(
     task: LoggedTask, query: Query, logged: Sequence[str], graded: Sequence[str], generated: bool
 ) -> str:
     """Return the metric of the query, else the first that the task lists and that is 0 or 1."""
-    directions = mapping(mapping(task.results.get("higher_is_better")).get(task.task))
+    directions = mapping(task.results, "higher_is_better", task.task)
     names = [name for name in graded if directions.get(name) is not False]
     if query.metric is not None and query.metric not in graded:
         choice = f", {join_words(graded, 'or')}" if graded else "; it has none"

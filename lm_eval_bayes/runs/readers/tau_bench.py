@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.log_fields import mapping, mappings
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
     load_json,
-    mappings,
     name_of,
     score_of,
     text_of,

@@ -21,7 +21,12 @@ from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import clusters_of, json_text
 from lm_eval_bayes.runs.readers.log_file import LogFile
-from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    NothingToCountError,
+    Query,
+    choice_note,
+)
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     MEASURED,
@@ -210,14 +215,11 @@ class ToolLog:
 
     def _metric(self, trials: Sequence[Trial]) -> tuple[str, tuple[str, ...]]:
         """Return the metric of the query, else the first one, with a note that names the others."""
-        names, asked = list(dict.fromkeys(n for t in trials for n in t.scores)), self.query.metric
-        choice = join_words(names, "or")
-        if names and asked is not None and asked not in names:
-            rule = f"be a metric of {self.file}, {choice}"
-            raise InvalidInputError.of("metric", "choice", rule, asked)
-        if asked is not None or len(names) < 2:
-            return asked or "".join(names), ()
-        return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)
+        names, chosen = list(dict.fromkeys(n for t in trials for n in t.scores)), self.query.metric
+        if names and chosen is not None and chosen not in names:
+            rule = f"be a metric of {self.file}, {join_words(names, 'or')}"
+            raise InvalidInputError.of("metric", "choice", rule, chosen)
+        return chosen or next(iter(names), ""), choice_note("metric", names, chosen)
 
     def _runs(
         self, trials: Sequence[Trial], metric: str, tool: str, **more: Any

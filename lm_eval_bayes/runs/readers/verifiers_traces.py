@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.runs.log_fields import mapping, number
+from lm_eval_bayes.runs.log_fields import mapping, mappings, number
 from lm_eval_bayes.runs.readers.conversations import last_message
-from lm_eval_bayes.runs.readers.json_files import mappings, name_of, score_of
+from lm_eval_bayes.runs.readers.json_files import name_of, score_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
