@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import join_words
-from lm_eval_bayes.runs.log_fields import mapping, mappings, number
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
@@ -98,7 +98,7 @@ def read(file: Path, query: Query) -> FileContents:
     log = ToolLog(file, query, _trials, lambda query: records)
     log.texts = None
     first, about = records[0] if records else (job, job)
-    ids = (about.get("id"), mapping(first.get("config")).get("job_id"), first.get("id"))
+    ids = (about.get("id"), lookup(first, "config", "job_id"), first.get("id"))
     run = next(filter(None, map(name_of, (*ids, first.get("uuid")))), file.name)
     rewards = {name for trial in log.trials for name in trial.scores} or {_REWARD}
     names = sorted(rewards, key=lambda name: (name != _REWARD, name))
@@ -141,9 +141,9 @@ def _name_of_run(path: Path) -> str:
 
 
 def _model_and_agent(content: _Object, about: _Object) -> tuple[str, str]:
-    agent = mapping(content.get("agent_info"))
     if "task_name" in content:
-        return name_of(mapping(agent.get("model_info")).get("name")), name_of(agent.get("name"))
+        agent = mapping(content, "agent_info")
+        return name_of(lookup(agent, "model_info", "name")), name_of(agent.get("name"))
     return name_of(about.get("model_name")), name_of(about.get("agent_name"))
 
 
@@ -153,14 +153,14 @@ def _trials(record: _Record) -> Iterator[Trial]:
 
 def _of_harbor(content: _Object, job: _Object) -> Trial:
     model, agent = _model_and_agent(content, job)
-    version = name_of(mapping(content.get("agent_info")).get("version"))
+    version = name_of(lookup(content, "agent_info", "version"))
     parts = [content, *mappings(content.get("step_results"))]
-    errors = [mapping(part.get("exception_info")) for part in parts if part.get("exception_info")]
+    errors = [mapping(part, "exception_info") for part in parts if part.get("exception_info")]
     error = (name_of(errors[0].get("exception_type")) or "an error") if errors else ""
-    results = [mapping(part.get("agent_result")) for part in parts]
+    results = [mapping(part, "agent_result") for part in parts]
     results = results[:1] if results[0] else results[1:]
-    rewards = mapping(mapping(content.get("verifier_result")).get("rewards"))
-    span = mapping(content.get("agent_execution")) or content
+    rewards = mapping(content, "verifier_result", "rewards")
+    span = mapping(content, "agent_execution") or content
     return Trial(
         model=model or agent or "agent",
         task=name_of(content.get("source")) or "adhoc",

@@ -15,7 +15,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import mapping, mappings
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings
 from lm_eval_bayes.runs.readers.json_files import json_text, load_json, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
@@ -41,7 +41,7 @@ def read(file: Path, query: Query) -> FileContents:
     """
     spec_file = file.with_name("run_spec.json")
     spec = mapping(load_json(spec_file)) if spec_file.is_file() else {}
-    adapter = mapping(spec.get("adapter_spec"))
+    adapter = mapping(spec, "adapter_spec")
     task, _, arguments = (name_of(spec.get("name")) or file.absolute().parent.name).partition(":")
     parts = [part.partition("=") for part in arguments.split(",") if part]
     named = next((value for key, _, value in parts if key == "model"), "")
@@ -67,9 +67,8 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _trial(row: Mapping[str, Any], common: Mapping[str, Any]) -> Trial:
-    means = {}
-    for stat in mappings(row.get("stats")):
-        means[name_of(mapping(stat.get("name")).get("name"))] = stat.get("mean")
+    stats = mappings(row.get("stats"))
+    means = {name_of(lookup(stat, "name", "name")): stat.get("mean") for stat in stats}
     first = {name: means[name] for name in means if name == _METRIC}
     return Trial(
         **common,

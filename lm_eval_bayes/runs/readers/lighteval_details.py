@@ -76,8 +76,8 @@ def _common(file: Path) -> Trial:
     if split is not None:
         folder = split[1].parent
         results = split[0] / _RESULTS / folder / f"results_{parts[-2]}.json"
-        content = mapping(load_json(results)) if results.is_file() else {}
-        config = mapping(mapping(content.get("config_general")).get("model_config"))
+        content = load_json(results) if results.is_file() else {}
+        config = mapping(content, "config_general", "model_config")
         sent = call_settings(config.get("generation_parameters"))
         model = name_of(config.get("model_name")) or "/".join(folder.parts) or model
     provenance = Provenance(generation_kwargs=sent)
@@ -100,7 +100,7 @@ def _samples(common: Trial, numbered: tuple[int, Mapping[str, Any]]) -> Iterator
             question=name_of(doc.get("id")) or str(numbered[0]),
             task=name_of(doc.get("task_name")) or common.task,
             text=text_of(doc.get("query")),
-            document=mapping(doc.get("specific")),
+            document=mapping(doc, "specific"),
             scores={name: values[name] for name in names},
             answer=name_of(text) if len(texts) == 1 else "",
             tokens=sum(counts) if counts else None,

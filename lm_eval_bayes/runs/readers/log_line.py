@@ -14,7 +14,7 @@ import numpy as np
 
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.log_fields import generated_texts, mapping
+from lm_eval_bayes.runs.log_fields import generated_texts, lookup
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.trials import Question, Trials, endings, floats
@@ -69,8 +69,7 @@ class LogLine:
         """
         given = self.row.get("arguments")
         if isinstance(given, Mapping):
-            named = mapping(given.get("gen_args_0"))
-            given = [[named.get("arg_0"), named.get("arg_1")]]
+            given = [[lookup(given, "gen_args_0", key) for key in ("arg_0", "arg_1")]]
         first = given[0] if isinstance(given, list) and given else None
         prompt, sent = [*(first if isinstance(first, list) else ()), None, None][:2]
         known = sent if isinstance(sent, Mapping) else None
@@ -84,8 +83,8 @@ class LogLine:
     @property
     def question_text(self) -> str:
         """The text of the question; of a document without one the prompt."""
-        doc = mapping(self.row.get("doc"))
-        texts = (text for name in _QUESTION if isinstance(text := doc.get(name), str))
+        doc = self.row.get("doc")
+        texts = (text for name in _QUESTION if isinstance(text := lookup(doc, name), str))
         return next((text.strip() for text in texts if text.strip()), self.sent[0].strip())
 
     @cached_property

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
-from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.log_fields import lookup
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
@@ -67,11 +67,11 @@ def _scores(row: Row) -> dict[str, float | None]:
         known = [score for score in scores.values() if score is not None]
         scores["both_correct"] = min(known) if len(known) == 2 else None
         scores["any_correct"] = max(known) if len(known) == 2 else None
-    for name, (field, *within) in _METRICS.items():
-        if field == "is_correct" and "is_correct-plus" not in row:
-            name = field
-        if field in row:
-            scores[name] = score_of(mapping(row[field]).get(within[0]) if within else row[field])
+    for name, fields in _METRICS.items():
+        if fields == ("is_correct",) and "is_correct-plus" not in row:
+            name = "is_correct"
+        if fields[0] in row:
+            scores[name] = score_of(lookup(row, *fields))
     if isinstance(grades := row.get("graded_list"), list):
         scores["accuracy"] = score_of(grades[0]) if grades else None
     if "proof_status" in row:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes.runs.log_fields import mapping, mappings
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
@@ -77,9 +77,9 @@ def _scores(reward: Any) -> dict[str, Any]:
 
 
 def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Iterator[Trial]:
-    info, tasks = mapping(content.get("info")), mappings(content.get("tasks"))
-    agent, user = mapping(info.get("agent_info")), mapping(info.get("user_info"))
-    domain = name_of(mapping(info.get("environment_info")).get("domain_name"))
+    info, tasks = mapping(content, "info"), mappings(content.get("tasks"))
+    agent, user = mapping(info, "agent_info"), mapping(info, "user_info")
+    domain = name_of(lookup(info, "environment_info", "domain_name"))
     simulations = mappings(content.get("simulations"))
     if not simulations and (file.parent / "simulations").is_dir():
         files = files_beside(file.parent / "simulations" / "any", "*.json")
@@ -107,7 +107,7 @@ def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Ite
     by_id = {name_of(task.get("id")): task for task in tasks}
     for simulation in simulations:
         id, reason = (name_of(simulation.get(key)) for key in ("task_id", "termination_reason"))
-        about = mapping(simulation.get("reward_info")) or simulation
+        about = mapping(simulation, "reward_info") or simulation
         yield replace(
             common,
             question=id,
@@ -121,7 +121,7 @@ def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Ite
             cost=simulation.get("agent_cost"),
             time=simulation.get("duration"),
             tokens=total(
-                mapping(message.get("usage")).get("completion_tokens")
+                lookup(message, "usage", "completion_tokens")
                 for message in mappings(simulation.get("messages"))
                 if message.get("role") == "assistant"
             ),
@@ -131,7 +131,7 @@ def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Ite
 def _simulation(file: Path) -> Mapping[str, Any]:
     """Return the simulation in a file, whose errors name it."""
     simulation = mapping(load_json(file))
-    reward = (mapping(simulation.get("reward_info")) or simulation).get("reward")
+    reward = (mapping(simulation, "reward_info") or simulation).get("reward")
     if not name_of(simulation.get("task_id")) or (reward is not None and score_of(reward) is None):
         raise broken(file, "no task_id, or a reward that is no finite number")
     return simulation
@@ -139,12 +139,12 @@ def _simulation(file: Path) -> Mapping[str, Any]:
 
 def _text(task: Mapping[str, Any]) -> str:
     """Return what the simulated user is asked to do."""
-    instructions = mapping(task.get("user_scenario")).get("instructions")
-    return text_of(instructions) or text_of(mapping(instructions).get("reason_for_call"))
+    instructions = lookup(task, "user_scenario", "instructions")
+    return text_of(instructions) or text_of(lookup(instructions, "reason_for_call"))
 
 
 def _of_tau1(rows: list[Mapping[str, Any]], file: Path) -> Iterator[Trial]:
-    infos = [mapping(row.get("info")) for row in rows]
+    infos = [mapping(row, "info") for row in rows]
     outcomes = [(r.get("task_id"), r.get("trial"), r.get("reward")) for r in rows]
     run = hash_text(json.dumps([outcomes, [i.get("user_cost") for i in infos]], default=str))
     named = _NAME.fullmatch(file.stem)

@@ -69,8 +69,6 @@ class JsonLines:
         end, self.offsets = 0, array("q")
         try:
             with open_bytes(self.file) as lines:
-                # a text in UTF-16 is converted as a whole
-                self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
                 for number, line in enumerate(_lines(lines, self.file), 1):
                     begin, end = end, end + len(line)
                     is_array = not self.offsets and line.lstrip(_BEFORE_JSON)[:1] == b"["
