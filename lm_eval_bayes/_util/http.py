@@ -25,7 +25,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -201,8 +201,14 @@ class Client:
             here. Closing this generator cancels them too.
         """
         results: SimpleQueue[Any] = SimpleQueue()
+        shared = iter(jobs)
+
+        async def work() -> None:
+            for job in shared:  # by all workers: each takes the next one
+                results.put(await do(job))
+
         loop = asyncio.new_event_loop()
-        main = loop.create_task(self._do_all(iter(jobs), do, concurrency, results.put))
+        main = loop.create_task(self._in_session([work] * concurrency))
 
         def run() -> None:
             try:
@@ -233,17 +239,7 @@ class Client:
                     loop.call_soon_threadsafe(main.cancel)
             thread.join(_JOIN_S)
 
-    async def _do_all(
-        self,
-        jobs: Iterator[_Job],
-        do: Callable[[_Job], Awaitable[_Value]],
-        concurrency: int,
-        report: Callable[[_Value], None],
-    ) -> None:
-        async def work() -> None:
-            for job in jobs:  # shared by all workers: each takes the next one
-                report(await do(job))
-
+    async def _in_session(self, work: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         import aiohttp
 
         tls: ssl.SSLContext | bool = self.verify
@@ -253,11 +249,10 @@ class Client:
         if "socket_factory" in inspect.signature(aiohttp.TCPConnector).parameters:  # since 3.12
             keep_alive["socket_factory"] = _keep_alive_socket
         self._turns = asyncio.Lock()
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls, **keep_alive),
-            headers=dict(self.headers),
-        ) as self._session:
-            workers = [asyncio.ensure_future(work()) for _ in range(concurrency)]
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, **keep_alive)
+        headers = dict(self.headers)
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as self._session:
+            workers = [asyncio.ensure_future(begin()) for begin in work]
             try:
                 await asyncio.gather(*workers)
             finally:
@@ -536,8 +531,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _keep_alive_socket(address: Any) -> socket.socket:
-    family, kind, protocol = address[:3]
-    connection = socket.socket(family, kind, protocol)
+    connection = socket.socket(*address[:3])
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
         if hasattr(socket, option):

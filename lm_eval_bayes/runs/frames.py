@@ -100,8 +100,7 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
         raise InvalidInputError.of("frame", "type", rule, type(frame).__name__)
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1:
-        rule = "have columns of one length"
-        raise InvalidInputError.of("frame", "shape", rule, sorted(lengths))
+        raise InvalidInputError.of("frame", "shape", "have columns of one length", sorted(lengths))
     return {str(name): column for name, column in columns.items()}
 
 
@@ -135,10 +134,9 @@ def to_frame(run: TaskRun) -> pandas.DataFrame:
     }
     if run.answers is not None:
         columns["answer"] = [answer for row in run.answers for answer in row]
-    if run.clusters is not None:
-        columns["cluster"] = np.repeat(np.array(run.clusters, dtype=object), sizes)
-    if run.categories is not None:
-        columns["category"] = np.repeat(np.array(run.categories, dtype=object), sizes)
+    for name, labels in (("cluster", run.clusters), ("category", run.categories)):
+        if labels is not None:
+            columns[name] = np.repeat(np.array(labels, dtype=object), sizes)
     columns |= {name: np.concatenate(arrays) for name, arrays in run.measured.items()}
     return pandas.DataFrame(columns)
 

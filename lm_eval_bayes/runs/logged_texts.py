@@ -107,7 +107,7 @@ class LoggedTexts:
         for number, log in enumerate(self.logs):
             rows = np.flatnonzero(self.log == number)
             rows = rows[np.argsort(self.place[rows], kind="stable")]
-            found = log.read(self.place[rows].tolist()) if rows.size else []
-            for row, text in zip(rows.tolist(), found, strict=True):
+            of_log = log.read(self.place[rows].tolist()) if rows.size else []
+            for row, text in zip(rows.tolist(), of_log, strict=True):
                 texts[row] = text
         return texts

@@ -147,7 +147,11 @@ class _Merger:
                 continue
             covers = is_older and n_common == merged.n_trials
             if n_common and not (self.dedupe or covers):
-                raise self._duplicates(merged, partial, n_common)
+                advice = "name one of them" if self.dedupe is None else "--dedupe counts it once"
+                rule = f"have every trial of {partial.model} on {partial.task} once ({advice}): "
+                rule += f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are "
+                rule += f"also in {first_names(merged.sources)}"
+                raise InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
             if n_common:
                 _check_scores(merged, partial, self.argument)
                 names = first_names(merged.sources)
@@ -189,17 +193,6 @@ class _Merger:
                     "treated as independent"
                 )
 
-    def _duplicates(
-        self, merged: PartialRun, partial: PartialRun, n_common: int
-    ) -> InvalidInputError:
-        advice = "name only one of them" if self.dedupe is None else "--dedupe counts it once"
-        rule = (
-            f"have every trial of {partial.model} on {partial.task} once ({advice}): "
-            f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
-            f"{first_names(merged.sources)}"
-        )
-        return InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
-
 
 def _notes_on_merged(sources: Sequence[str], partials: Sequence[PartialRun]) -> list[str]:
     """Return notes on files of runs that were merged, and on versions that differ."""
@@ -229,8 +222,7 @@ def _age(partial: PartialRun) -> tuple[str, int]:
 def _difference(first: PartialRun, second: PartialRun) -> str:
     """Return in what a partial run differs from another that it would be added to, "" if not."""
     if first.version != second.version:
-        versions = first.version or "unknown", second.version or "unknown"
-        return f"version {versions[0]} of the task, not {versions[1]}"
+        return f"version {first.version or '?'} of the task, not {second.version or '?'}"
     if first.scored != second.scored:
         return "scores" if first.scored else "categories"
     if first.weights != second.weights:
@@ -275,15 +267,14 @@ def _n_common(first: PartialRun, second: PartialRun) -> int:
 
 def _sum(first: PartialRun, second: PartialRun) -> PartialRun:
     questions, trials = merge_trials(first, second, by_number(first, second))
-    seconds = (first.provenance.seconds, second.provenance.seconds)
-    total = None if None in seconds else sum(s for s in seconds if s is not None)
+    a, b = first.provenance.seconds, second.provenance.seconds
     verifiers = [*first.verifiers, *second.verifiers]
     return replace(
         first,
         sources=tuple(dict.fromkeys([*first.sources, *second.sources])),
         questions=questions,
         trials=trials,
-        provenance=replace(first.provenance, seconds=total),
+        provenance=replace(first.provenance, seconds=None if a is None or b is None else a + b),
         ordered=first.ordered and second.ordered,
         notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
         signals_error=first.signals_error or second.signals_error,
@@ -363,10 +354,10 @@ def same_numbers_same_texts(first: Trials, second: Trials) -> bool:
     rows = {key: row for row, key in reversed(list(enumerate(_keys(first))))}
     pairs = [(rows[key], row) for row, key in enumerate(_keys(second)) if key in rows]
     a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    one, other = first.digest, second.digest
-    if one is None or other is None:
-        one, other = first.category, second.category
-    return a.size > 0 and np.array_equal(one[a], other[b])
+    outcomes, others = first.digest, second.digest
+    if outcomes is None or others is None:
+        outcomes, others = first.category, second.category
+    return a.size > 0 and np.array_equal(outcomes[a], others[b])
 
 
 def merge_trials(

@@ -168,13 +168,8 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenanc
         model got.
     """
     results, config = task.results, task.config
-    versions = {
-        name: results[key]
-        for name, key in (("lm_eval", "lm_eval_version"), ("transformers", "transformers_version"))
-        if isinstance(results.get(key), str) and results[key] != "N/A"
-    }
-    if task.version:
-        versions["task"] = task.version
+    versions = {name: results.get(f"{name}_version") for name in ("lm_eval", "transformers")}
+    versions["task"] = task.version
     dataset, name = config.get("dataset_path"), config.get("dataset_name")
     return Provenance(
         backend=task.backend,
@@ -182,7 +177,7 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenanc
         generation_kwargs=dict(sent or mapping(config, "generation_kwargs")),
         metadata=task.metadata,
         date=number(results.get("date")),
-        versions=versions,
+        versions={k: v for k, v in versions.items() if isinstance(v, str) and v not in ("", "N/A")},
         seconds=number(results.get("total_evaluation_time_seconds")),
         dataset="/".join(text for text in (dataset, name) if isinstance(text, str) and text),
         revision=str(lookup(config, "dataset_kwargs", "revision") or ""),

@@ -170,7 +170,7 @@ def _read_files(files: Iterable[RunFile], query: Query) -> tuple[list[FileConten
             warnings += contents.warnings
     for path, names in tasks.items():
         if path not in matched:
-            rule = f"hold task {query.task}; there is {_listed(names)}"
+            rule = f"hold task {query.task}; there is {', '.join(sorted(names))}"
             raise InvalidInputError.of(query.argument, "choice", rule, path)
     if skipped and not read:
         raise skipped[0]
@@ -202,17 +202,13 @@ def _of_one_kind(partials: Sequence[PartialRun]) -> list[PartialRun]:
     return [with_scores(p) if (p.task, p.metric) in scored else p for p in partials]
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(set(names)))
-
-
 def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
     """Refuse a metric or a filter that nothing could be asked for."""
     for argument in ("metric", "filter"):
-        asked, names = getattr(query, argument), {getattr(run, argument) for run in partials}
-        if asked is not None and asked not in names:
-            rule = f"be left out: what was read holds {_listed(names - {''}) or 'none'}"
-            raise InvalidInputError.of(argument, "conflict", rule, asked)
+        name, names = getattr(query, argument), {getattr(run, argument) for run in partials}
+        if name is not None and name not in names:
+            rule = f"be left out: what was read holds {', '.join(sorted(names - {''})) or 'none'}"
+            raise InvalidInputError.of(argument, "conflict", rule, name)
 
 
 def _check_models(partials: Sequence[PartialRun], query: Query) -> None:
@@ -283,16 +279,15 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
     versions = [(run, run.provenance.versions.get("task")) for run in runs]
     yield from _differing(task, "are of different versions", versions)
     protocols = [run.provenance.protocol for run in runs]
-    known = [(run, name) for run, name in zip(runs, protocols, strict=True) if name]
-    yield from _differing(task, "were asked under different protocols", known)
+    recorded = [(run, name or None) for run, name in zip(runs, protocols, strict=True)]
+    yield from _differing(task, "were asked under different protocols", recorded)
     yield from _differing(task, "count different things", [(run, _counted(run)) for run in runs])
     sent = [
         {**generation(provenance.generation_kwargs), **(provenance.setup or {})}
         for provenance in (run.provenance for run in runs)
         if provenance.generation_kwargs or provenance.setup is not None
     ]
-    differing = differing_keys(sent)
-    if differing:
+    if differing := differing_keys(sent):
         listed = "; ".join(
             f"{key}: " + ", ".join(dict.fromkeys(str(kwargs.get(key, "unset")) for kwargs in sent))
             for key in differing

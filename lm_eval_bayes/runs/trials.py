@@ -179,6 +179,10 @@ class Trials:
         return _joined([self, other])
 
 
+#: Columns that are kept where all parts of a table have them.
+_WHOLE = ("question", "category", "number", "score", "answer", "digest")
+
+
 def _joined(parts: Sequence[Trials]) -> Trials:
     """Return the rows of all parts.
 
@@ -187,13 +191,9 @@ def _joined(parts: Sequence[Trials]) -> Trials:
     """
     sizes = [part.category.size for part in parts]
     columns: dict[str, Any] = {}
-    for name in ("question", "category", "number", "score", "answer", "digest"):
+    for name in (*_WHOLE, "seed", "remark"):
         of_parts = [getattr(part, name) for part in parts]
-        if all(column is not None for column in of_parts):
-            columns[name] = np.concatenate(of_parts)
-    for name in ("seed", "remark"):
-        of_parts = [getattr(part, name) for part in parts]
-        if any(column is not None for column in of_parts):
+        if (all if name in _WHOLE else any)(column is not None for column in of_parts):
             columns[name] = _filled(of_parts, sizes, None)
     if any(part.logged is not None for part in parts):
         texts = (p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True))
@@ -424,10 +424,10 @@ def _with_values(
     columns: Mapping[str, FloatArray], views: _Views
 ) -> dict[str, tuple[FloatArray, ...]]:
     """Return the columns that have a number, by question."""
-    known = {name: column for name, column in columns.items() if not np.isnan(column).all()}
-    for column in known.values():
+    filled = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+    for column in filled.values():
         column.setflags(write=False)
-    return {name: views(column) for name, column in known.items()}
+    return {name: views(column) for name, column in filled.items()}
 
 
 def _are_right_answers(
@@ -475,9 +475,9 @@ def endings(texts: Iterable[str], reasons: Iterable[object]) -> dict[str, FloatA
     >>> {name: column.tolist() for name, column in endings(["a", "b"], ["length", "stop"]).items()}
     {'cut_off': [1.0, 0.0]}
     """
-    found = {CUT_OFF: [reason == "length" for reason in reasons]}
-    found[EMPTY] = [not text.strip() for text in texts]
-    return {name: np.array(flags, np.float64) for name, flags in found.items() if any(flags)}
+    columns = {CUT_OFF: [reason == "length" for reason in reasons]}
+    columns[EMPTY] = [not text.strip() for text in texts]
+    return {name: np.array(flags, np.float64) for name, flags in columns.items() if any(flags)}
 
 
 def counted_trials(wrong: int, right: int, logged: LoggedTexts | None = None) -> Trials:

@@ -239,9 +239,8 @@ def _header(row: Any) -> VerdictsHeader:
 def _trial(row: Any) -> TrialVerdict:
     """Return a line as a verdict that holds what it must."""
     verdict = TrialVerdict(**row)
-    for number in verdict.key:
-        if type(number) is not int or number < 0:
-            raise ValueError(f"question and trial are whole numbers from 0; got {number}")
+    if not all(type(number) is int and number >= 0 for number in verdict.key):
+        raise ValueError(f"question and trial are whole numbers from 0; got {verdict.key}")
     if not isinstance(verdict.text, str):
         raise TypeError("text is no hash")
     if verdict.error is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lm_eval_bayes._util.compressed import check_pointer, plain_name
-from lm_eval_bayes._util.text import first_names
+from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
@@ -262,16 +262,15 @@ def recognise(
 
 def _existing(path: str | Path) -> Path:
     """Return a path that exists and may be read."""
+    expanded = Path(os.path.expanduser(path))
     try:
-        expanded = Path(path).expanduser()
         exists = expanded.is_file() or expanded.is_dir()
     except PermissionError:
         raise
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError):
         exists = False
     if not exists:
-        exists = os.path.lexists(os.path.expanduser(path))
-        rule = _RULE if exists else "be a run, and this path does not exist"
+        rule = _RULE if os.path.lexists(expanded) else "be a run, and this path does not exist"
         raise InvalidInputError.of("RUN", "path", rule, str(path))
     check_permission(expanded)
     return expanded
@@ -319,17 +318,12 @@ def _folder(folder: Path, skip_unreadable: bool) -> tuple[Format, Found]:
     found = _found(format, own, folder)
     warnings = [f"{path} was not read: {error}" for path, error in errors.items()]
     warnings += [f"{path} was not read: permission denied" for path in denied if path not in errors]
-    unread = [
-        f"{path.relative_to(folder)} ({other.name})"
-        for other, paths in of_format.items()
-        for path in paths
-        if other
-    ]
+    unread = [(path, other.name) for other, paths in of_format.items() if other for path in paths]
     if unread:
-        were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
+        listed = first_names([f"{path.relative_to(folder)} ({tool})" for path, tool in unread])
         warnings.append(
-            f"{were} not read in {folder}: {first_names(unread)}; of a folder only the files of "
-            f"one tool are read, here {format.name} (name the others by their own paths)"
+            f"{plural(len(unread), 'file')} not read in {folder}: {listed}; of a folder only the "
+            f"files of one tool are read, here {format.name} (name the others by their own paths)"
         )
     return format, replace(found, warnings=(*found.warnings, *warnings))
 

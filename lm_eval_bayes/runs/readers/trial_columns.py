@@ -50,6 +50,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 _WITH_DECIMALS = re.compile(r"-?\d{1,15}\.0", re.ASCII)
 #: The rounding beyond a bound that is cut off.
 _SLACK = 1e-9
+#: No score is as large.
+_HUGE = 10**300
 #: Names of the measurements of a trial by the kinds of columns.
 MEASURED = {"tokens": TOKENS, "time": SECONDS, "cost": COST}
 
@@ -268,10 +270,7 @@ def _score(value: Any, words: Mapping[str, float]) -> float | None:
     if value is None:
         return math.nan
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf
+        return float(max(-_HUGE, min(value, _HUGE)))  # a larger integer is no float
     text = str(value).strip().lower()
     try:
         return words[text] if text in words else float(text)
