@@ -39,6 +39,7 @@ _TRIAL = re.compile(_ID + rb'"task_name"\s*:\s*"[^"]*"\s*,\s*"trial_name"\s*:')
 _JOB = re.compile(_ID + rb'"started_at"\s*:[^{}]{0,300}"n_total_trials"\s*:')
 #: How the results of a trial and of a run of terminal-bench begin.
 _TB_TRIAL = re.compile(_ID + rb'"trial_name"\s*:\s*"[^"]*"\s*,\s*"task_id"\s*:')
+_TRIALS = (_TRIAL, _TB_TRIAL)
 _TB_RUN = re.compile(_ID + rb'"results"\s*:\s*\[\s*(\]|\{\s*("id"[^{}]{1,90})?"trial_name"\s*:)')
 
 #: The number of a trial in its name, as terminal-bench writes it.
@@ -50,10 +51,8 @@ _REWARD = "reward"
 
 def is_mine(file: LogFile) -> bool:
     """Return whether a file holds the results of a job, a run or a trial."""
-    if not file.name.endswith(("result.json", "results.json")):
-        return False
-    start = file.beginning
-    return _is_trial(start) or any(form.match(start) for form in (_JOB, _TB_RUN))
+    is_named = file.name.endswith(("result.json", "results.json"))
+    return is_named and any(form.match(file.beginning) for form in (*_TRIALS, _JOB, _TB_RUN))
 
 
 def units(files: Sequence[Path], path: Path) -> Found:
@@ -68,7 +67,7 @@ def units(files: Sequence[Path], path: Path) -> Found:
 
 
 def _is_trial(start: bytes) -> bool:
-    return _TRIAL.match(start) is not None or _TB_TRIAL.match(start) is not None
+    return any(form.match(start) for form in _TRIALS)
 
 
 def _trial_files(folder: Path) -> list[Path]:
@@ -95,7 +94,9 @@ def read(file: Path, query: Query) -> FileContents:
     records = [record for path in paths for record in _records(path, job)]
     if any("task_name" in content for content, _ in records):  # of Harbor, which numbers no trials
         records.sort(key=lambda record: timestamp(record[0].get("started_at")) or 0.0)
-    log = ToolLog(file, query, _trials, lambda query: records)
+    of_tool = {True: _of_harbor, False: _of_terminal_bench}
+    trials = [of_tool["task_name" in content](content, about) for content, about in records]
+    log = ToolLog(file, query, records=lambda query: trials)
     log.texts = None
     first, about = records[0] if records else (job, job)
     ids = (about.get("id"), lookup(first, "config", "job_id"), first.get("id"))
@@ -111,11 +112,9 @@ def read(file: Path, query: Query) -> FileContents:
         log.warnings.append(f"{file}: {n_total - n:,} of {n_total:,} trials have no result")
     contents = log.contents("Harbor" if "task_name" in first else "terminal-bench")
     names_of = (_model_and_agent(*record) for record in records)
-    agents = dict.fromkeys(agent for model, agent in names_of if agent and not model)
-    if agents:
-        note = f"{join_words(list(agents))}: named after the agent, as no model is named"
-        contents = replace(contents, notes=(note,))
-    return contents
+    agents = list(dict.fromkeys(agent for model, agent in names_of if agent and not model))
+    note = f"{join_words(agents)}: named after the agent, as no model is named"
+    return replace(contents, notes=(note,) if agents else ())
 
 
 def _records(path: Path, job: _Object) -> Iterator[_Record]:
@@ -145,10 +144,6 @@ def _model_and_agent(content: _Object, about: _Object) -> tuple[str, str]:
         agent = mapping(content, "agent_info")
         return name_of(lookup(agent, "model_info", "name")), name_of(agent.get("name"))
     return name_of(about.get("model_name")), name_of(about.get("agent_name"))
-
-
-def _trials(record: _Record) -> Iterator[Trial]:
-    yield (_of_harbor if "task_name" in record[0] else _of_terminal_bench)(*record)
 
 
 def _of_harbor(content: _Object, job: _Object) -> Trial:

@@ -51,9 +51,6 @@ _JOURNAL = re.compile(r"_journal/summaries/\d{1,9}\.json")
 #: The first keys of a log in JSON.
 _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z]+"\s*,')
 
-#: How an `.eval` file begins.
-_ZIP = re.compile(b"PK")
-
 #: The compression by zstd, which Python's zip files lack before Python 3.14.
 _ZSTD = 93
 
@@ -70,8 +67,8 @@ _LONGEST_ARGUMENT = 24
 
 def is_mine(file: LogFile) -> bool:
     """Return whether a file is a log."""
-    form = {".json": _JSON_LOG, ".eval": _ZIP}.get(file.path.suffix)
-    return form is not None and form.match(file.beginning) is not None
+    is_archive = file.path.suffix == ".eval" and file.beginning.startswith(b"PK")
+    return is_archive or (file.path.suffix == ".json" and bool(_JSON_LOG.match(file.beginning)))
 
 
 def _content(file: Path, archive: zipfile.ZipFile, name: str) -> Any:

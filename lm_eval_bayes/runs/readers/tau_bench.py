@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +56,16 @@ is_mine = matches(_BEGINNING)
 def read(file: Path, query: Query) -> FileContents:
     """Read results."""
     warnings: list[str] = []
-    log = ToolLog(file, query, records=partial(_trials, file, warnings))
+    log = ToolLog(file, query, records=lambda query: _trials(file, warnings))
     log.warnings += warnings
     is_tau2 = any(trial.provenance.versions for trial in log.trials)
     return log.contents("tau2" if is_tau2 else "tau-bench")
 
 
-def _trials(file: Path, warnings: list[str], query: Query) -> Iterator[Trial]:
+def _trials(file: Path, warnings: list[str]) -> Iterator[Trial]:
     content = load_json(file)
-    if isinstance(content, list):
-        yield from _of_tau1(mappings(content), file)
-    else:
-        yield from _of_tau2(mapping(content), file, warnings)
+    is_tau1 = isinstance(content, list)
+    return _of_tau1(content, file) if is_tau1 else _of_tau2(mapping(content), file, warnings)
 
 
 def _scores(reward: Any) -> dict[str, Any]:
@@ -108,6 +105,8 @@ def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Ite
     for simulation in simulations:
         id, reason = (name_of(simulation.get(key)) for key in ("task_id", "termination_reason"))
         about = mapping(simulation, "reward_info") or simulation
+        messages = mappings(simulation.get("messages"))
+        replies = (m for m in messages if m.get("role") == "assistant")
         yield replace(
             common,
             question=id,
@@ -120,11 +119,7 @@ def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Ite
             reply=simulation.get("messages"),
             cost=simulation.get("agent_cost"),
             time=simulation.get("duration"),
-            tokens=total(
-                lookup(message, "usage", "completion_tokens")
-                for message in mappings(simulation.get("messages"))
-                if message.get("role") == "assistant"
-            ),
+            tokens=total(lookup(m, "usage", "completion_tokens") for m in replies),
         )
 
 
@@ -143,7 +138,8 @@ def _text(task: Mapping[str, Any]) -> str:
     return text_of(instructions) or text_of(lookup(instructions, "reason_for_call"))
 
 
-def _of_tau1(rows: list[Mapping[str, Any]], file: Path) -> Iterator[Trial]:
+def _of_tau1(content: object, file: Path) -> Iterator[Trial]:
+    rows = mappings(content)
     infos = [mapping(row, "info") for row in rows]
     outcomes = [(r.get("task_id"), r.get("trial"), r.get("reward")) for r in rows]
     run = hash_text(json.dumps([outcomes, [i.get("user_cost") for i in infos]], default=str))
@@ -152,11 +148,9 @@ def _of_tau1(rows: list[Mapping[str, Any]], file: Path) -> Iterator[Trial]:
     policy = mappings(rows[0].get("traj"))[:1]
     words = f"{text_of(policy[0].get('content'))[:100] if policy else ''} {file.name}".lower()
     domain = next((f"tau-bench {name}" for name in ("airline", "retail") if name in words), "")
-    provenance = Provenance(ks=_KS)
-    if named:
-        sent = {"temperature": float(named["temperature"])}
-        setup = {"agent": named["agent"], "user": named["user"]}
-        provenance = replace(provenance, generation_kwargs=sent, setup=setup)
+    sent = {"temperature": float(named["temperature"])} if named else {}
+    setup = {key: named[key] for key in ("agent", "user")} if named else None
+    provenance = Provenance(ks=_KS, generation_kwargs=sent, setup=setup)
     for row, info in zip(rows, infos, strict=True):
         yield Trial(
             model=about.get("model", ""),
