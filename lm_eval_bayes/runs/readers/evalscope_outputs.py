@@ -57,10 +57,8 @@ def read(file: Path, query: Query) -> FileContents:
     counts = mapping(report, "execution_summary", "subsets", subset)
     n_errors, requested = counts.get("errored"), counts.get("requested")
     if type(n_errors) is int and n_errors > 0:
-        missing = _missing(log.trials, n_errors)
-        log.trials += [
-            replace(common, question=q, label=i, key=i, error="an error") for q, i in missing
-        ]
+        missing, failed = _missing(log.trials, n_errors), replace(common, error="an error")
+        log.trials += [replace(failed, question=q, label=i, key=i) for q, i in missing]
         if not missing:
             ended = f"{plural(n_errors, 'trial')} of {file} ended in an error, and did not count"
             log.warnings.append(f"{ended}: the reviews do not tell of which questions")

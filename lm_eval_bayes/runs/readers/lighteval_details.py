@@ -92,6 +92,8 @@ def _samples(common: Trial, numbered: tuple[int, Mapping[str, Any]]) -> Iterator
     texts = texts if isinstance(texts, list) and texts else [None]
     counts = [len(part) for part in tokens or () if isinstance(part, list)]
     choices, gold = doc.get("choices"), doc.get("gold_index")
+    by_number = dict(enumerate(choices)) if isinstance(choices, list) else {}
+    numbers = gold if isinstance(gold, list) else [gold]
     values = mapping(numbered[1]["metric"])
     names = sorted(values, key=lambda name: len(texts) > 1 and not _MEAN.fullmatch(name))
     for text in texts:
@@ -105,11 +107,7 @@ def _samples(common: Trial, numbered: tuple[int, Mapping[str, Any]]) -> Iterator
             answer=name_of(text) if len(texts) == 1 else "",
             tokens=sum(counts) if counts else None,
             reply=text,
-            right=[
-                choices[number]
-                for number in (gold if isinstance(gold, list) else [gold])
-                if isinstance(choices, list) and type(number) is int and 0 <= number < len(choices)
-            ],
+            right=[by_number.get(number) for number in numbers if type(number) is int],
         )
 
 
@@ -135,11 +133,5 @@ def _counted(
     if n_ungraded := run.trials.category.size - len(parts):
         notes.append(f"{plural(n_ungraded, 'question')} without a score left out")
     questions, trials = questions_of(parts)
-    return replace(
-        run,
-        questions=questions,
-        trials=trials,
-        ordered=False,
-        weights=(0.0, 1.0),
-        notes=(*run.notes, *notes),
-    )
+    run = replace(run, questions=questions, trials=trials, ordered=False, weights=(0.0, 1.0))
+    return replace(run, notes=(*run.notes, *notes))

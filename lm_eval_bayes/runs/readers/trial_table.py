@@ -113,12 +113,12 @@ def read(file: Path, query: Query) -> FileContents:
     by_name = columns_of(uniform(rows, names), wanted)
     once = [name for name, times in Counter(names).items() if times == 1]
     again = partial(rows_of, file, once, unique_keys=False)
-    texts: TextLog | None = None
+    table = TrialTable(file, names, columns, by_name, again)
     if "response" in columns:
         needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
         texts_of = partial(_texts, columns=columns)
-        texts = texts_log(file, rows, texts_of, partial(rows_of, file, needed))
-    contents = table_contents(TrialTable(file, names, columns, by_name, again, texts), query)
+        table.texts = texts_log(file, rows, texts_of, partial(rows_of, file, needed))
+    contents = table_contents(table, query)
     return replace(contents, warnings=(*getattr(rows, "warnings", ()), *contents.warnings))
 
 
@@ -131,8 +131,7 @@ def check_columns(names: Sequence[str], columns: Mapping[str, str]) -> None:
     times = Counter(names)
     for name in columns.values():
         if times[name] > 1:
-            rule = f"have one column {name}"
-            raise InvalidInputError.of("RUN", "duplicate", rule, times[name])
+            raise InvalidInputError.of("RUN", "duplicate", f"have one column {name}", times[name])
 
 
 def table_contents(table: TrialTable, query: Query, model: str = "") -> FileContents:
@@ -175,17 +174,12 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     if trials.trial is None and "response" in columns:  # without texts, equal rows tell nothing
         trials.records = list(map(record_key, table.again()))
     runs = partial_runs(trials, file, query, metric=columns["score"])
-    warnings = _warnings(table, "question" in query.columns)
-    read = [k for k in columns if k not in _ON_DEMAND or table.texts is not None]
-    return FileContents(
-        runs,
-        tuple(dict.fromkeys(run.task for run in runs)),
-        warnings=tuple(f"{file.name}: {warning}" for warning in warnings),
-        notes=(
-            f"columns of tables: {', '.join(f'{kind}={columns[kind]}' for kind in read)}",
-            *(f"{file.name}: {note}" for note in table.notes),
-        ),
-    )
+    warnings = [f"{file.name}: {w}" for w in _warnings(table, "question" in query.columns)]
+    read = [kind for kind in columns if kind not in _ON_DEMAND or table.texts is not None]
+    notes = [f"columns of tables: {', '.join(f'{kind}={columns[kind]}' for kind in read)}"]
+    notes += [f"{file.name}: {note}" for note in table.notes]
+    tasks = tuple(dict.fromkeys(run.task for run in runs))
+    return FileContents(runs, tasks, warnings=tuple(warnings), notes=tuple(notes))
 
 
 def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str]) -> list[TrialText]:
