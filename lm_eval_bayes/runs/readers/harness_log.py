@@ -271,9 +271,8 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
     notes = list(run.notes)
     if not any(question.cluster for question, _ in parts):
         clusters_of([first.row.get("doc")], query, f"the logged questions of task {task.task}")
-        if task.cluster_field is not None:
-            none = f"no question has the field {task.cluster_field}"
-            notes.append(f"{none}: all were taken as independent")
+        if (field := task.cluster_field) is not None:
+            notes.append(f"no question has the field {field}: all were taken as independent")
     notes += choice_note("filter", list(filters), query.filter)
     n = len({question.doc_id for question, _ in parts})
     if n < (n_answered := task.n_questions("effective") or 0):
@@ -282,10 +281,9 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
         notes.append(f"{n} of the task's {n_questions} questions were asked")
     run = replace(run, notes=tuple(notes))
     if not task.results and not task.names_model:
-        warnings.append(
-            f"{task.samples}: the name of the model, {task.model}, is a guess, that of the folder, "
-            f"because results_{task.stamp}.json is missing; keep it beside the samples"
-        )
+        guess = f"{task.samples}: the name of the model, {task.model}, is a guess, of the folder"
+        missing = f"results_{task.stamp}.json is missing; keep it beside the samples"
+        warnings.append(f"{guess}, because {missing}")
     warnings += getattr(samples.rows, "warnings", ())
     runs = list(_with_questions(run, parts, samples.texts(), query, warnings))
     if query.regrade is None and not any(run.n_trials for run in runs):
@@ -331,12 +329,9 @@ def _with_questions(
                 got += " (--dedupe counts each of its trials once)"
             raise InvalidInputError.of("RUN", "duplicate", rule, got)
     ids = distinct_ids([several[0][0].id for several in groups])
-    n_repeated = sum("#" in id for id in ids)
-    if n_repeated:
-        warnings.append(
-            f"task {run.task} has {n_repeated:,} of its questions a second time; each was "
-            "counted as a question of its own"
-        )
+    if n_repeated := sum("#" in id for id in ids):
+        again = f"task {run.task} has {n_repeated:,} of its questions a second time"
+        warnings.append(f"{again}; each was counted as a question of its own")
     for layer in range(max(map(len, groups))):
         listed, trials = questions_of(
             (replace(question, id=id), replace(table, logged=logged))

@@ -43,9 +43,9 @@ def read(file: Path, query: Query) -> FileContents:
     spec = mapping(load_json(spec_file)) if spec_file.is_file() else {}
     adapter = mapping(spec, "adapter_spec")
     task, _, arguments = (name_of(spec.get("name")) or file.absolute().parent.name).partition(":")
-    parts = [part.partition("=") for part in arguments.split(",") if part]
-    named = next((value for key, _, value in parts if key == "model"), "")
-    others = ",".join("".join(part) for part in parts if not part[0].startswith("model"))
+    parts = arguments.split(",")
+    named = next((p.removeprefix("model=") for p in parts if p.startswith("model=")), "")
+    others = ",".join(part for part in parts if part and not part.startswith("model"))
     rows = mappings(load_json(file))
     common: dict[str, Any] = {
         "model": name_of(adapter.get("model")) or named,

@@ -71,9 +71,9 @@ class LogLine:
         if isinstance(given, Mapping):
             given = [[lookup(given, "gen_args_0", key) for key in ("arg_0", "arg_1")]]
         first = given[0] if isinstance(given, list) and given else None
-        prompt, sent = [*(first if isinstance(first, list) else ()), None, None][:2]
-        known = sent if isinstance(sent, Mapping) else None
-        return prompt if isinstance(prompt, str) else "", known
+        prompt, settings = [*(first if isinstance(first, list) else ()), None, None][:2]
+        prompt = prompt if isinstance(prompt, str) else ""
+        return prompt, settings if isinstance(settings, Mapping) else None
 
     @property
     def generated(self) -> bool:
@@ -128,15 +128,14 @@ class LogLine:
             numbers = None
         if "seed" in recorded:
             columns["seeds"] = [s if type(s) is int else None for s in recorded["seed"]]
-        if len(texts) == n:
-            columns["digest"] = np.array([hash(text) for text in texts], dtype=np.int64)
-            columns["logged"] = LoggedTexts.at([place(self.record, i) for i in range(n)])
-        elif n == 1:
-            columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
         measured = {k: floats(v) for k, v in recorded.items() if k not in ("trial", "seed")}
         columns["measured"] = {name: c for name, c in measured.items() if c is not None}
         if len(texts) == n:
+            columns["digest"] = np.array([hash(text) for text in texts], dtype=np.int64)
+            columns["logged"] = LoggedTexts.at([place(self.record, i) for i in range(n)])
             columns["measured"] |= endings(texts, recorded.get("finish_reason", ()))
+        elif n == 1:
+            columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
         question = Question(id, self.question_text, prompt_hash, self.doc_id, self.cluster)
         return question, Trials.of_question(categories, numbers, **columns)
 

@@ -32,12 +32,10 @@ from lm_eval_bayes.stats import FloatArray, check_weights
 _AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")
 
 #: The fields of a line besides its metrics.
-_NO_METRICS = frozenset(
-    (
-        *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
-        *("cluster", "doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths"),
-        *("signals", "grading_error_notes"),
-    )
+_NO_METRICS = (
+    *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
+    *("cluster", "doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths"),
+    *("signals", "grading_error_notes"),
 )
 
 
@@ -72,11 +70,9 @@ def logged_trials(
     """
     if query.regrade is not None:
         return [_every_text(line) for line in lines], replace(run, weights=task.weights)
-    metric = _graded_metric(task, first, query)
-    if metric is not None:
+    if (metric := _graded_metric(task, first, query)) is not None:
         return _graded(run, task, first, lines, query, metric)
-    average = average_metric(first.row)
-    if average is not None:
+    if (average := average_metric(first.row)) is not None:
         return _counted(run, task, lines, average)
     return _of_metric(run, task, first, lines, query)
 
@@ -96,17 +92,18 @@ def _every_text(line: LogLine) -> tuple[Question, Trials]:
 def _graded_metric(task: LoggedTask, first: LogLine, query: Query) -> str | None:
     """Return the metric that counts, "" where it has no name; None if the task logs no trials."""
     names, errors = task.metrics, task.metric_errors
-    known = {name: None for name in names if _field(task, name, first) in first.row}
+    logged = {name: None for name in names if _field(task, name, first) in first.row}
     if task.settings:  # of other metrics their values alone are logged
-        known |= dict.fromkeys(n for n in metric_names(first.row) if isinstance(first.row[n], list))
-    metric = query.metric if query.metric in known else next(iter(names), "")
+        lists = (name for name in metric_names(first.row) if isinstance(first.row[name], list))
+        logged |= dict.fromkeys(lists)
+    metric = query.metric if query.metric in logged else next(iter(names), "")
     if metric in errors and query.bounds is None:
-        others = [name for name in known if name not in errors]
+        others = [name for name in logged if name not in errors]
         rule = f"have scores of {metric} of task {task.task}, with --bounds LOW:HIGH"
         rule += f" (--metric chooses {join_words(others, 'or')})" if others else ""
         raise NothingToCountError.of("RUN", "range", rule, errors[metric])
-    if len(known) > 1 and query.metric is not None and query.metric not in known:
-        rule = f"be a metric of task {task.task} that has numbers, {join_words(list(known), 'or')}"
+    if len(logged) > 1 and query.metric is not None and query.metric not in logged:
+        rule = f"be a metric of task {task.task} that has numbers, {join_words(list(logged), 'or')}"
         raise InvalidInputError.of("metric", "choice", rule, query.metric)
     return metric if _field(task, metric, first) in first.row else None
 
@@ -150,10 +147,8 @@ def _graded(
             values = [_outcome(value, 0 if bounds is None else bounds[0]) for value in values]
         columns: dict[str, Any] = {}
         if failed := mapping(line.row, "grading_error_notes"):
-            remark = f"whose grading failed counted as {lowest}"
-            columns["remark"] = objects(
-                [remark if str(i) in failed else None for i in range(len(values))]
-            )
+            remark = dict.fromkeys(failed, f"whose grading failed counted as {lowest}")
+            columns["remark"] = objects([remark.get(str(i)) for i in range(len(values))])
         if bounds is not None:
             categories, columns["score"] = [0] * len(values), _scores(line, values, bounds)
         else:
@@ -190,8 +185,8 @@ def _categories(line: LogLine, values: list[Any], n: int, task: LoggedTask) -> l
     """Return the category of every trial of a line, -1 for one without a grade."""
     for value in values:
         if value is not None and (type(value) is not int or not 0 <= value < n):
-            known = "" if task.config else ", as far as is known without the results file"
-            reason = f"outcome {value!r} is no category of 0..{n - 1}{known}"
+            but = "" if task.config else ", as far as is known without the results file"
+            reason = f"outcome {value!r} is no category of 0..{n - 1}{but}"
             raise line.broken(reason, "damaged" if task.config else "missing")
     return [-1 if value is None else value for value in values]
 
@@ -231,10 +226,8 @@ def _of_metric(
     ]
     notes = [*choice_note("metric", list(dict.fromkeys([metric, *graded])), query.metric)]
     if n_texts > 1:
-        notes.append(
-            f"the task gave the {n_texts} texts of a question one grade, which was counted as one "
-            "trial; --regrade grades each"
-        )
+        grade = f"the task gave the {n_texts} texts of a question one grade"
+        notes.append(f"{grade}, which was counted as one trial; --regrade grades each")
     return questions, replace(run, metric=metric, notes=tuple(notes))
 
 
@@ -262,8 +255,8 @@ def _filtered_answer(row: Mapping[str, Any]) -> list[str | None] | None:
     if row.get("filter") in (None, "", "none"):
         return None
     filtered = row.get("filtered_resps")
-    known = isinstance(filtered, list) and len(filtered) == 1 and isinstance(filtered[0], str)
-    return filtered if known else [None]
+    is_text = isinstance(filtered, list) and len(filtered) == 1 and isinstance(filtered[0], str)
+    return filtered if is_text else [None]
 
 
 def average_metric(row: Mapping[str, Any]) -> str | None:
@@ -300,11 +293,9 @@ def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], averag
             raise line.broken(f"{average} = {value!r} is no average of {n} trials", "mismatch")
         counts = counted_trials(n - round(right), round(right))
         questions.append(line.question(counts.category, digest=counts.digest))
-    note = (
-        f"the metric bayes of task {task.task} logs how many trials were right and not which: "
-        "what needs their order needs --regrade"
-    )
-    return questions, replace(run, weights=weights, notes=(note,), ordered=False)
+    note = f"the metric bayes of task {task.task} logs how many trials were right and not which"
+    notes = (f"{note}: what needs their order needs --regrade",)
+    return questions, replace(run, weights=weights, notes=notes, ordered=False)
 
 
 def metric_names(row: Mapping[str, Any]) -> list[str]:

@@ -174,8 +174,6 @@ def _lines(opened: IO[AnyStr], file: Path) -> Iterator[AnyStr]:
 
 # -- CSV -----------------------------------------------------------------------------------------
 
-_DELIMITERS = ",;\t"
-
 
 def csv_lines(path: Path) -> Iterator[list[str]]:
     """Yield the rows of a CSV file in UTF-8 with commas, semicolons or tabs.
@@ -204,7 +202,7 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
         with io.TextIOWrapper(open_bytes(path), "utf-8-sig", newline="") as opened:
             lines = texts(opened)
             first = next((text for text in lines if text.strip()), "")
-            delimiter = max(_DELIMITERS, key=first.count)
+            delimiter = max(",;\t", key=first.count)
             reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
             for cells in reader:
                 n_lines, width = reader.line_num, width or len(cells)

@@ -169,10 +169,7 @@ def partial_runs(
         trials = replace(table.take(rows), question=code)
         if columns.trial is None:
             trials = replace(trials, number=first + np.arange(code.size) - starts[code])
-        if is_scored:
-            trials = replace(trials, category=np.minimum(trials.category, 0))
-        else:
-            trials = replace(trials, score=None)
+        own: Any = {"category": np.minimum(trials.category, 0)} if is_scored else {"score": None}
         run = PartialRun(
             model=model,
             task=task,
@@ -180,7 +177,7 @@ def partial_runs(
             questions=tuple(
                 _question(columns, part.tolist(), file) for part in np.split(rows, starts[1:])
             ),
-            trials=trials,
+            trials=replace(trials, **own),
             weights=bounds if is_scored else (0.0, 1.0),
             metric=metric,
             arguments=file_argument(file, model),
@@ -194,20 +191,16 @@ def partial_runs(
 def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
     """Return all rows, of category 0, 1 or more as their scores are, and -1 without one."""
     n = scores.size
-    logged, places = None, columns.places or range(0, n * PER_RECORD, PER_RECORD)
-    if columns.texts is not None:
-        logged = LoggedTexts.at(places, columns.texts)
+    places = columns.places or range(0, n * PER_RECORD, PER_RECORD)
+    logged = None if columns.texts is None else LoggedTexts.at(places, columns.texts)
     measured = {MEASURED[kind]: floats(values) for kind, values in columns.measured.items()}
+    answers = [_text(answer) or None for answer in columns.answer or ()]
     return Trials(
         question=_codes(_names("question", columns.question, n, file)),
         category=np.where(np.isnan(scores), -1, np.maximum(scores, 0)).astype(np.int64),
-        number=np.zeros(n, dtype=np.int64)
-        if columns.trial is None
-        else trial_numbers(columns.trial),
+        number=trial_numbers([0] * n if columns.trial is None else columns.trial),
         score=scores,
-        answer=objects([_text(answer) or None for answer in columns.answer])
-        if columns.answer
-        else None,
+        answer=objects(answers) if answers else None,
         measured={name: column for name, column in measured.items() if column is not None},
         logged=logged,
     )
@@ -343,8 +336,8 @@ def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) ->
     first, counted = first_number(run), Counter[str]()
     numbers = []
     for label, question in zip(labels, questions, strict=True):
-        valid = type(label) is int and 0 <= label < UNNUMBERED
-        numbers.append(first + (label if valid else UNNUMBERED + counted[question]))
+        is_number = type(label) is int and 0 <= label < UNNUMBERED
+        numbers.append(first + (label if is_number else UNNUMBERED + counted[question]))
         counted[question] += 1
     return numbers
 

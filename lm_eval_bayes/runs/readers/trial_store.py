@@ -128,11 +128,9 @@ def _runs(
     rows = _rows(store, graded, kwargs, texts, newest, damaged)
     runs = runs_of_samples(Samples(task, rows, lambda: texts), query, warnings)
     if damaged:
-        texts_of = (
-            f"{plural(len(damaged), 'text')} of task {graded.task} ({list_first(damaged, 1)})"
-        )
+        listed = f"{plural(len(damaged), 'text')} of task {graded.task} ({list_first(damaged, 1)})"
         again = "the command that sampled them samples them again"
-        warnings.append(f"{file}: {texts_of} damaged and not read; the grades count; {again}")
+        warnings.append(f"{file}: {listed} damaged and not read; the grades count; {again}")
     n_left_out = sum(len(q.trials) - len(_of_one_prompt(q)) for q in graded.questions)
     if n_left_out:
         more = f"their questions have more trials with another prompt (task {graded.task})"
