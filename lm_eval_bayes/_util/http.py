@@ -347,11 +347,11 @@ class Client:
 
     async def _check(self) -> None:
         """Ask whether the server is the same one as before."""
-        asked = time.monotonic()
+        sent = time.monotonic()
         try:
             sentence = self.changed(await self.get(f"{api_of(self.url)}/models", attempts=1))
         except RequestFailed as failure:
-            self._note_failure(failure, asked)
+            self._note_failure(failure, sent)
             return
         self.unchecked = False
         if sentence is not None:

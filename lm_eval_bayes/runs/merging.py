@@ -131,10 +131,8 @@ class _Merger:
             is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}
             if difference := _difference(partial, merged):
                 if is_older:
-                    self.warnings.append(
-                        f"{_file(partial)} was left out, because {_file(merged)} is newer and does "
-                        f"not fit it: {difference}"
-                    )
+                    reason = f"{_file(merged)} is newer and does not fit it: {difference}"
+                    self.warnings.append(f"{_file(partial)} was left out, because {reason}")
                     continue
                 rule = f"have the same version, scores and metric of {partial.task} for "
                 rule += partial.model
@@ -155,9 +153,8 @@ class _Merger:
             if n_common:
                 _check_scores(merged, partial, self.argument)
                 names = first_names(merged.sources)
-                self.warnings.append(
-                    f"{n_common:,} trials of {partial.source} are in {names} too and count once"
-                )
+                common = f"{n_common:,} trials of {partial.source} are in {names} too"
+                self.warnings.append(f"{common} and count once")
             merged = _sum(merged, partial)
         notes = _notes_on_merged(merged.sources, partials)
         return replace(merged, notes=(*merged.notes, *notes))
@@ -181,17 +178,13 @@ class _Merger:
             )
             n_common = _n_common(first, second) if may_share else 0
             if n_common and not self.dedupe:
-                rule = (
-                    f"hold other trials of {second.model} on {second.task} than {first.source} "
-                    f"(--dedupe treats them as independent): {n_common:,} of {second.n_trials:,} "
-                    f"trials of {second.source} are also in it"
-                )
+                rule = f"hold other trials of {second.model} on {second.task} than {first.source} "
+                rule += f"(--dedupe treats them as independent): {n_common:,} of "
+                rule += f"{second.n_trials:,} trials of {second.source} are also in it"
                 raise InvalidInputError.of(self.argument, "duplicate", rule, second.source)
             if n_common:
-                self.warnings.append(
-                    f"{n_common:,} trials of {second.source} are in {first.source} too and are "
-                    "treated as independent"
-                )
+                both = f"{n_common:,} trials of {second.source} are in {first.source} too"
+                self.warnings.append(f"{both} and are treated as independent")
 
 
 def _notes_on_merged(sources: Sequence[str], partials: Sequence[PartialRun]) -> list[str]:

@@ -28,12 +28,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.addresses import (
-    host_of,
-    plain_address,
-    plain_addresses,
-    secrets_in,
-)
+from lm_eval_bayes._util.addresses import host_of, plain_address, plain_addresses, secrets_in
 from lm_eval_bayes._util.hashing import ALGORITHM, SHA256, hash_json
 
 

@@ -17,11 +17,7 @@ from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.file_access import errors_of
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
-from lm_eval_bayes.runs.readers.protocol import (
-    UNREADABLE_RULES,
-    FileContents,
-    NothingToCountError,
-)
+from lm_eval_bayes.runs.readers.protocol import UNREADABLE_RULES, FileContents, NothingToCountError
 from lm_eval_bayes.runs.regrading import regraded_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, with_scores
@@ -297,19 +293,16 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
     if several := {id: labels for id, labels in categories.items() if len(labels) > 1}:
         id, labels = next(iter(several.items()))
         both = [f"{one_line(text, 40)!r} ({model})" for text, model in labels.items()][:2]
-        yield (
-            f"task {task}: the runs have {plural(len(several), 'question')} in different "
-            f"categories, as {one_line(id, 40)} in {' and '.join(both)}"
-        )
+        questions = f"{plural(len(several), 'question')} in different categories"
+        example = f"{one_line(id, 40)} in {' and '.join(both)}"
+        yield f"task {task}: the runs have {questions}, as {example}"
     n_different = sum(len(models) > 1 for models in prompts.values())
     # a protocol says what was asked, and chat templates are the models' own
     explained = all(name and not name.startswith("custom") for name in protocols)
     if n_different and not explained:
-        yield (
-            f"task {task}: the prompts of {n_different:,} of {len(prompts):,} questions differ "
-            "between the runs, as they do where models have chat templates of their own, and where "
-            "something else was asked"
-        )
+        differ = f"the prompts of {n_different:,} of {len(prompts):,} questions differ"
+        cause = "models have chat templates of their own, and where something else was asked"
+        yield f"task {task}: {differ} between the runs, as they do where {cause}"
 
 
 def _counted(run: TaskRun) -> str:

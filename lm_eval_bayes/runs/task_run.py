@@ -386,10 +386,8 @@ class TaskRun:
             If several verifiers have judged parts of the run.
         """
         if len(self.verifiers) > 1:
-            rule = (
-                f"have the verdicts of one verifier in all files of {self.model} on {self.task} "
-                "(or leave them aside with --ignore-verdicts)"
-            )
+            rule = f"have the verdicts of one verifier in all files of {self.model} on {self.task} "
+            rule += "(or leave them aside with --ignore-verdicts)"
             names = ", ".join(str(verifier.get("name")) for verifier in self.verifiers)
             raise InvalidInputError.of("RUN", "mismatch", rule, names)
         return self.verifiers[0] if self.verifiers else None
@@ -474,11 +472,8 @@ class SavedRuns:
     def of_path(self, number: int) -> SavedRuns:
         """Return the runs of one of the paths."""
         chosen = [i for i, path in enumerate(self.paths) if path == number]
-        return replace(
-            self,
-            runs=tuple(self.runs[i] for i in chosen),
-            paths=tuple(self.paths[i] for i in chosen),
-        )
+        runs = tuple(self.runs[i] for i in chosen)
+        return replace(self, runs=runs, paths=(number,) * len(runs))
 
     def of_task(self, task: str) -> tuple[TaskRun, ...]:
         """Return the runs of a task, one per model."""

@@ -358,9 +358,8 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     answers = _tuples(trials.answer, of_graded)
     # without an answer the task extracts none, and maj@k has no vote to count
     if answers and _are_right_answers(answers, of_graded(trials.category)):
-        notes.append(
-            "the answers are left out: right and wrong trials of a question have the same one"
-        )
+        reason = "right and wrong trials of a question have the same one"
+        notes.append(f"the answers are left out: {reason}")
         answers = None
     if trials.score is not None and clusters:
         notes.append("clusters are not used for scores: the questions were taken as independent")
@@ -493,9 +492,7 @@ def counted_trials(wrong: int, right: int, logged: LoggedTexts | None = None) ->
     return Trials.of_question(category, digest=digest, logged=logged)
 
 
-def questions_of(
-    parts: Iterable[tuple[Question, Trials]],
-) -> tuple[tuple[Question, ...], Trials]:
+def questions_of(parts: Iterable[tuple[Question, Trials]]) -> tuple[tuple[Question, ...], Trials]:
     """Return questions and the table of their trials."""
     questions, trials = zip(*parts, strict=True)
     return questions, Trials.stacked(trials)

@@ -61,9 +61,9 @@ def last_message(content: object) -> str:
     >>> last_message("1+1?"), last_message([{"role": "user", "content": "2+2?"}])
     ('1+1?', '2+2?')
     """
-    asked = [content] if isinstance(content, str) else []
-    asked += [_text(m) for m in mappings(content) if m.get("role") == "user"]
-    texts = [replace_surrogates(text).strip() for text in asked]
+    prompts = [content] if isinstance(content, str) else []
+    prompts += [_text(m) for m in mappings(content) if m.get("role") == "user"]
+    texts = [replace_surrogates(text).strip() for text in prompts]
     return next(filter(None, reversed(texts)), "")
 
 

@@ -108,12 +108,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format("inspect_ai", "log folder, .eval, .json", inspect_log, ("*.eval",), "*.json"),
     Format("verifiers, traces", "traces.jsonl, or its folder", verifiers_traces, ("traces.jsonl",)),
-    Format(
-        "SWE-bench",
-        "MODEL.RUN.json, or a folder of them",
-        swe_bench_report,
-        beside="*.json",
-    ),
+    Format("SWE-bench", "MODEL.RUN.json, or a folder of them", swe_bench_report, beside="*.json"),
     Format(
         "tau2-bench, tau-bench", "results .json, folders", tau_bench, ("results.json",), "*.json"
     ),
@@ -207,15 +202,14 @@ def files_at(
     InvalidInputError
         If a path holds no run.
     """
-    files: dict[tuple[int, Path], RunFile] = {}
-    warnings: list[str] = []
+    files, warnings = dict[tuple[int, Path], RunFile](), list[str]()
     for number, path in enumerate(paths):
         if merge and len(paths) > 1 and store_of(Path(path)) is not None:
             continue
         with errors_of(query.argument, path):
-            format, found = recognise(path, query.columns, skip_unreadable=query.skip_unreadable)
-        warnings += found.warnings
-        for file in found.files:
+            format, units = recognise(path, query.columns, skip_unreadable=query.skip_unreadable)
+        warnings += units.warnings
+        for file in units.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if not files:
@@ -315,7 +309,7 @@ def _folder(folder: Path, skip_unreadable: bool) -> tuple[Format, Found]:
         readable = [path.name for path in paths if _format_of(LogFile(path))]
         holds = f"; it holds {first_names(readable)}, and tables are named one by one"
         raise InvalidInputError.of("RUN", "path", _RULE + (holds if readable else ""), str(folder))
-    found = _found(format, own, folder)
+    units = _found(format, own, folder)
     warnings = [f"{path} was not read: {error}" for path, error in errors.items()]
     warnings += [f"{path} was not read: permission denied" for path in denied if path not in errors]
     unread = [(path, other.name) for other, paths in of_format.items() if other for path in paths]
@@ -325,7 +319,7 @@ def _folder(folder: Path, skip_unreadable: bool) -> tuple[Format, Found]:
             f"{plural(len(unread), 'file')} not read in {folder}: {listed}; of a folder only the "
             f"files of one tool are read, here {format.name} (name the others by their own paths)"
         )
-    return format, replace(found, warnings=(*found.warnings, *warnings))
+    return format, replace(units, warnings=(*units.warnings, *warnings))
 
 
 def _damaged(

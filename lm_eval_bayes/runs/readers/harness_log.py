@@ -281,7 +281,7 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
         notes.append(f"{n} of the task's {n_questions} questions were asked")
     run = replace(run, notes=tuple(notes))
     if not task.results and not task.names_model:
-        guess = f"{task.samples}: the name of the model, {task.model}, is a guess, of the folder"
+        guess = f"{task.samples}: the name of the model, {task.model}, is a guess by the folder"
         missing = f"results_{task.stamp}.json is missing; keep it beside the samples"
         warnings.append(f"{guess}, because {missing}")
     warnings += getattr(samples.rows, "warnings", ())

@@ -203,12 +203,12 @@ def _score(value: Any) -> Any:
 def _with_scores(trial: Trial, names: Mapping[str, None], metric: str) -> Trial:
     """Return a trial with the score, the answer and the error by a metric."""
     value, answer = trial.scores.get(metric, (None, None))
-    whole, _ = trial.scores.get(metric.rpartition("/")[0], (None, None))
+    undivided, _ = trial.scores.get(metric.rpartition("/")[0], (None, None))
     score, error = _score(value), trial.error
     if isinstance(value, str) and score is None:
         score, error = 0.0, f"the word {value.strip()} in place of a score"
-    if metric not in trial.scores and _score(whole) is not None:
-        score = [whole]  # one value where others have several parts: it is refused
+    if metric not in trial.scores and _score(undivided) is not None:
+        score = [undivided]  # one value where others have several parts: it is refused
     scores = {**names, metric: score}
     return replace(trial, scores=scores, answer=name_of(answer), error=error)
 

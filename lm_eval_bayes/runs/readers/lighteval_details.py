@@ -122,12 +122,12 @@ def _counted(
     parts = []
     for number, value in zip(graded.question.tolist(), values.tolist(), strict=True):
         question = run.questions[number]
-        place, n = samples[run.task, question.id]
+        first_place, n = samples[run.task, question.id]
         n = int(named[1] or named[2]) if named else n
         right = round(value * n)
         if not n or abs(value * n - right) > 1e-6 * n:
             return None
-        logged = LoggedTexts.at(place + np.arange(n), log.texts) if log.texts else None
+        logged = LoggedTexts.at(first_place + np.arange(n), log.texts) if log.texts else None
         parts.append((question, counted_trials(n - right, right, logged)))
     notes = [f"{run.metric} is a mean of samples: the right ones were counted, in no order"]
     if n_ungraded := run.trials.category.size - len(parts):

@@ -16,7 +16,7 @@ from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.log_fields import generated_texts, lookup
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
-from lm_eval_bayes.runs.readers.trial_texts import place
+from lm_eval_bayes.runs.readers.trial_texts import place_of
 from lm_eval_bayes.runs.trials import Question, Trials, endings, floats
 from lm_eval_bayes.stats import IntArray
 
@@ -132,7 +132,7 @@ class LogLine:
         columns["measured"] = {name: c for name, c in measured.items() if c is not None}
         if len(texts) == n:
             columns["digest"] = np.array([hash(text) for text in texts], dtype=np.int64)
-            columns["logged"] = LoggedTexts.at([place(self.record, i) for i in range(n)])
+            columns["logged"] = LoggedTexts.at([place_of(self.record, i) for i in range(n)])
             columns["measured"] |= endings(texts, recorded.get("finish_reason", ()))
         elif n == 1:
             columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)

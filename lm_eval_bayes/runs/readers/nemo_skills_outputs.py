@@ -64,9 +64,9 @@ def _scores(row: Row) -> dict[str, float | None]:
     if "judgement" in row:
         scores["judge_correct"] = None if row["judgement"] is None else float(judged is True)
     if len(scores) == 2:
-        known = [score for score in scores.values() if score is not None]
-        scores["both_correct"] = min(known) if len(known) == 2 else None
-        scores["any_correct"] = max(known) if len(known) == 2 else None
+        both = [score for score in scores.values() if score is not None]
+        scores["both_correct"] = min(both) if len(both) == 2 else None
+        scores["any_correct"] = max(both) if len(both) == 2 else None
     for name, fields in _METRICS.items():
         if fields == ("is_correct",) and "is_correct-plus" not in row:
             name = "is_correct"
@@ -81,8 +81,8 @@ def _scores(row: Row) -> dict[str, float | None]:
 
 def _is_yes(judgement: object) -> bool | None:
     """Return what a judge said; None where it said neither yes nor no."""
-    said = judgement.rpartition("Judgement:") if isinstance(judgement, str) else ("", "", "")
-    word = said[2].strip().lower() if said[1] else ""
+    _, sign, verdict = (judgement if isinstance(judgement, str) else "").rpartition("Judgement:")
+    word = verdict.strip().lower() if sign else ""
     return True if word.startswith("yes") else False if word.startswith("no") else None
 
 

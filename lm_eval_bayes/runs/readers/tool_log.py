@@ -35,7 +35,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     partial_runs,
     record_key,
 )
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place, texts_log
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place_of, texts_log
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
 
@@ -156,7 +156,7 @@ class ToolLog:
         number = -1
         for number, record in enumerate(lines if records is None else records(query)):
             for part, trial in enumerate(trials_of(record)):
-                self.trials.append(self._kept(trial, place(number, part), (part, record)))
+                self.trials.append(self._kept(trial, place_of(number, part), (part, record)))
         self.warnings = list(lines.warnings)
 
         def texts_of(record: Any) -> list[TrialText]:

@@ -282,17 +282,15 @@ def trial_numbers(labels: Sequence[Any]) -> IntArray:
     >>> trial_numbers(["run_3", "run_10", "run_3"]).tolist()
     [3, 10, 3]
     """
-    whole = set(map(type, labels)) <= {int}
-    if whole and all(-(2**62) < label < 2**62 for label in set(labels)):
+    if {*map(type, labels)} <= {int} and all(-(2**62) < label < 2**62 for label in {*labels}):
         return np.asarray(labels, dtype=np.int64)
     texts = [_text(label) for label in labels]
     distinct = dict.fromkeys(texts)
     ends = [re.search(r"(?<![0-9])\d{1,15}$", text) for text in distinct]
     numbers = [int(end[0]) for end in ends if end is not None]
-    if len(set(numbers)) == len(distinct):
-        of_text = dict(zip(distinct, numbers, strict=True))
-    else:
-        of_text = {text: first_number(text) for text in distinct}
+    if len(set(numbers)) < len(distinct):
+        numbers = list(map(first_number, distinct))
+    of_text = dict(zip(distinct, numbers, strict=True))
     return np.array([of_text[text] for text in texts], dtype=np.int64)
 
 

@@ -18,12 +18,8 @@ from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import columns_of, rows_of, uniform
-from lm_eval_bayes.runs.readers.trial_columns import (
-    TrialColumns,
-    partial_runs,
-    record_key,
-)
-from lm_eval_bayes.runs.readers.trial_texts import one_text, place, texts_log
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
+from lm_eval_bayes.runs.readers.trial_texts import one_text, place_of, texts_log
 from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurement
 
 #: A table that would do, shown where one is refused.
@@ -217,7 +213,7 @@ def _split_lists(table: TrialTable) -> list[int] | None:
         table.by_name[name] = column
     table.columns["trial"] = _IN_LIST
     table.by_name[_IN_LIST] = [trial for size in sizes for trial in range(size)]
-    return [place(row, trial) for row, size in enumerate(sizes) for trial in range(size)]
+    return [place_of(row, trial) for row, size in enumerate(sizes) for trial in range(size)]
 
 
 def _choose_answers(table: TrialTable) -> None:

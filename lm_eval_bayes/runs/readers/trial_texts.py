@@ -30,12 +30,12 @@ _UNLIKE_BEFORE = (*UNREADABLE, ValueError, TypeError, AttributeError, LookupErro
 TextsOf = Callable[[Mapping[str, Any]], Sequence[TrialText]]
 
 
-def place(record: int, trial: int = 0) -> int:
+def place_of(record: int, trial: int = 0) -> int:
     """Return the place of a trial: the number of its record, and its own in that.
 
     Examples
     --------
-    >>> divmod(place(3, 2), PER_RECORD)
+    >>> divmod(place_of(3, 2), PER_RECORD)
     (3, 2)
     """
     return record * PER_RECORD + trial

@@ -107,12 +107,12 @@ def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
         named = {kind: cells[i].strip() for kind, i in special.items()}
         id = named.get("id", str(index))
         question = labels.get(id, id)
-        for place, i in enumerate(values):
+        for column, i in enumerate(values):
             if number(cells[i]) not in (None, 0.0, 1.0):
                 got = f"{cells[i]!r} in row {index + 1 + has_header}, column {i + 1}"
                 raise InvalidInputError.of("RUN", "range", _CATEGORIES.format(path.name), got)
             model = names[i] if are_models else named.get("model", "")
-            of_model = [names[k] for k in values[:place]].count(model) if are_models else place
+            of_model = [names[k] for k in values[:column]].count(model) if are_models else column
             trial = named.get("trial") or str(of_model + len(values) * times[question])
             rows.append((question, model, named.get("task", ""), trial, cells[i]))
         times[question] += question in labels.values()
