@@ -75,8 +75,7 @@ def merge_runs(
 
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
     """Return the partial runs that belong together, in the order of the first of each."""
-    groups: list[list[PartialRun]] = []
-    by_name: dict[tuple[object, ...], list[list[PartialRun]]] = {}
+    groups, by_name = list[list[PartialRun]](), dict[tuple[object, ...], list[list[PartialRun]]]()
     for partial in partials:
         path = partial.path if by_path else 0
         of_name = by_name.setdefault((partial.model, partial.task, path), [])
@@ -103,9 +102,7 @@ def _same_model(first: PartialRun, second: PartialRun) -> bool:
     if bool(first.fingerprint) != bool(second.fingerprint):
         # a store names arguments otherwise than the harness, and has the stops of the engine and
         # the length that was sampled where the harness was given none
-        left_out = {"until"}
-        if not ("max_gen_toks" in first.settings and "max_gen_toks" in second.settings):
-            left_out.add("max_gen_toks")
+        left_out = {"until"} | ({"max_gen_toks"} - (first.settings.keys() & second.settings))
         a, b = ({k: v for k, v in p.settings.items() if k not in left_out} for p in (first, second))
         return a == b
     identifying = attrgetter("settings", "arguments", "fingerprint")
@@ -370,7 +367,7 @@ def merge_trials(
     if not a.is_graded.all():
         a = a.take(a.is_graded | ~duplicates(b, a, by_number))
     b = b.take(~duplicates(a, b, by_number))
-    joined = a + b
+    joined = Trials.joined([a, b])
     return tuple(questions[id] for id in order), joined.take(_ordered(joined))
 
 

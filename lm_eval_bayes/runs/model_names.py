@@ -36,8 +36,7 @@ def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]
     for (model, _), group in by_task.items():
         keys = differing_keys([_settings(partial) for partial in group])
         differing.setdefault(model, {}).update(dict.fromkeys(keys))
-    names: dict[tuple[str, str], None] = {}
-    warnings: list[str] = []
+    names, warnings = dict[tuple[str, str], None](), list[str]()
     for partial in partials:
         keys = list(differing[partial.model])
         base, number = with_settings(partial.model, _settings(partial), keys), 1

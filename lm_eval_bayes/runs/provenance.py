@@ -215,10 +215,9 @@ def generation(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = _SAME.get(key, key)
-        if name == "until" and isinstance(value, str):
-            value = [value]
-        if name == "until" and isinstance(value, (list, tuple)):
-            value = sorted(map(str, value))  # the first of them that occurs ends a text
+        if name == "until" and isinstance(value, (str, list, tuple)):
+            # the first of them that occurs ends a text
+            value = [value] if isinstance(value, str) else sorted(map(str, value))
         if value is not None and name not in ("seed", "do_sample"):
             settings.setdefault(name, value)
     if kwargs.get("do_sample") is False or settings.get("temperature") == 0:

@@ -131,12 +131,8 @@ def _read_files(files: Iterable[RunFile], query: Query) -> tuple[list[FileConten
     InvalidInputError
         If a file is broken, nothing can be counted, or a path does not hold the task.
     """
-    read: list[FileContents] = []
-    warnings: list[str] = []
-    skipped: list[NothingToCountError] = []
-    unreadable: list[str] = []
-    matched: set[str] = set()
-    tasks: dict[str, set[str]] = {}
+    read, warnings, skipped = list[FileContents](), list[str](), list[NothingToCountError]()
+    unreadable, matched, tasks = list[str](), set[str](), dict[str, set[str]]()
     for file in files:
         try:
             with errors_of(query.argument, file.file):
@@ -231,8 +227,7 @@ def _tasks_of_groups(
     groups: Sequence[Mapping[str, tuple[str, ...]]], tasks: Container[str], query: Query
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the groups whose tasks were read, and warnings of tasks that are missing of one."""
-    members: dict[str, tuple[str, ...]] = {}
-    warnings: list[str] = []
+    members, warnings = dict[str, tuple[str, ...]](), list[str]()
     for of_file in groups:
         for group, names in of_file.items():
             missing = [name for name in names if name not in tasks]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,10 @@ class Question:
             cluster=other.cluster if self.cluster is None else self.cluster,
             categories=tuple(dict.fromkeys((*self.categories, *other.categories))),
         )
+
+
+#: Columns that are kept where all parts of a table have them.
+_WHOLE = ("question", "category", "number", "score", "answer", "digest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +157,33 @@ class Trials:
         """Return the trials of several questions, a part each, as one table."""
         sizes = [part.category.size for part in parts]
         question = np.repeat(np.arange(len(parts)), sizes)
-        return replace(_joined(parts), question=question)
+        return replace(cls.joined(parts), question=question)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Trials]) -> Trials:
+        """Return the rows of all parts.
+
+        Scores, answers and digests are kept where all parts have them, as a part without is not
+        known to have none; of the other columns what is missing is filled.
+        """
+        sizes = [part.category.size for part in parts]
+        columns: dict[str, Any] = {}
+        for name in (*_WHOLE, "seed", "remark"):
+            of_parts = [getattr(part, name) for part in parts]
+            if (all if name in _WHOLE else any)(column is not None for column in of_parts):
+                columns[name] = _filled(of_parts, sizes, None)
+        if any(part.logged is not None for part in parts):
+            texts = (
+                p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True)
+            )
+            columns["logged"] = LoggedTexts.joined(list(texts))
+        for name in ("measured", "signals"):
+            by_part: list[Mapping[str, FloatArray]] = [getattr(part, name) for part in parts]
+            columns[name] = {
+                key: _filled([named.get(key) for named in by_part], sizes, np.nan)
+                for key in dict.fromkeys(key for named in by_part for key in named)
+            }
+        return cls(**columns)
 
     @property
     def is_graded(self) -> npt.NDArray[np.bool_]:
@@ -174,38 +204,6 @@ class Trials:
                 columns[name] = column[rows]
         return Trials(**columns)
 
-    def __add__(self, other: Trials) -> Trials:
-        """Return the rows of both."""
-        return _joined([self, other])
-
-
-#: Columns that are kept where all parts of a table have them.
-_WHOLE = ("question", "category", "number", "score", "answer", "digest")
-
-
-def _joined(parts: Sequence[Trials]) -> Trials:
-    """Return the rows of all parts.
-
-    Scores, answers and digests are kept where all parts have them, as a part without is not known
-    to have none; of the other columns what is missing is filled.
-    """
-    sizes = [part.category.size for part in parts]
-    columns: dict[str, Any] = {}
-    for name in (*_WHOLE, "seed", "remark"):
-        of_parts = [getattr(part, name) for part in parts]
-        if (all if name in _WHOLE else any)(column is not None for column in of_parts):
-            columns[name] = _filled(of_parts, sizes, None)
-    if any(part.logged is not None for part in parts):
-        texts = (p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True))
-        columns["logged"] = LoggedTexts.joined(list(texts))
-    for name in ("measured", "signals"):
-        by_part: list[Mapping[str, FloatArray]] = [getattr(part, name) for part in parts]
-        columns[name] = {
-            key: _filled([named.get(key) for named in by_part], sizes, np.nan)
-            for key in dict.fromkeys(key for named in by_part for key in named)
-        }
-    return Trials(**columns)
-
 
 def _filled(parts: Sequence[npt.NDArray[Any] | None], sizes: Sequence[int], missing: Any) -> Any:
     """Return the rows of all parts, where one is missing this value in every row."""
@@ -218,6 +216,10 @@ def objects(values: Sequence[Any]) -> Column:
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
+
+
+#: A question with its trials.
+Part: TypeAlias = tuple[Question, Trials]
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,7 +494,7 @@ def counted_trials(wrong: int, right: int, logged: LoggedTexts | None = None) ->
     return Trials.of_question(category, digest=digest, logged=logged)
 
 
-def questions_of(parts: Iterable[tuple[Question, Trials]]) -> tuple[tuple[Question, ...], Trials]:
+def questions_of(parts: Iterable[Part]) -> tuple[tuple[Question, ...], Trials]:
     """Return questions and the table of their trials."""
     questions, trials = zip(*parts, strict=True)
     return questions, Trials.stacked(trials)

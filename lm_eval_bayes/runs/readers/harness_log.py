@@ -46,7 +46,7 @@ from lm_eval_bayes.runs.readers.protocol import (
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, texts_log
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
+from lm_eval_bayes.runs.trials import Part, PartialRun, questions_of
 
 #: Fields of a line, besides the number of its question.
 _LOGGED = {"resps", "metrics", "outcomes", "filter"}
@@ -137,12 +137,11 @@ def _lines(file: Path) -> Samples:
 def _dump(file: Path) -> list[Samples]:
     """Return the rows of the tasks in what `lm_eval.simple_evaluate` returned."""
     results = mapping(load_json(file))
-    texts = SpooledRecords(
-        file,
-        records=lambda: (
-            _texts(row) for rows in load_json(file)["samples"].values() for row in rows
-        ),
-    )
+
+    def of_rows() -> Iterator[list[TrialText]]:
+        return (_texts(row) for rows in load_json(file)["samples"].values() for row in rows)
+
+    texts = SpooledRecords(file, records=of_rows)
     samples, begin = list[Samples](), 0
     for name, rows in mapping(results, "samples").items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -311,11 +310,7 @@ def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | No
 
 
 def _with_questions(
-    run: PartialRun,
-    read: Sequence[tuple[Question, Trials]],
-    texts: TextLog,
-    query: Query,
-    warnings: list[str],
+    run: PartialRun, read: Sequence[Part], texts: TextLog, query: Query, warnings: list[str]
 ) -> Iterator[PartialRun]:
     """Yield the run with its questions by their hashes, in the order of the task, each once."""
     parts = sorted(read, key=lambda part: part[0].doc_id or 0)

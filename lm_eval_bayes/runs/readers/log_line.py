@@ -17,7 +17,7 @@ from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.log_fields import generated_texts, lookup
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.readers.trial_texts import place_of
-from lm_eval_bayes.runs.trials import Question, Trials, endings, floats
+from lm_eval_bayes.runs.trials import Part, Question, Trials, endings, floats
 from lm_eval_bayes.stats import IntArray
 
 #: Fields of a document that hold the text of the question.
@@ -112,7 +112,7 @@ class LogLine:
         categories: Sequence[int] | IntArray,
         recorded: Mapping[str, Sequence[Any]] = MappingProxyType({}),
         **columns: Any,
-    ) -> tuple[Question, Trials]:
+    ) -> Part:
         """Return the question, identified by its document, with its trials.
 
         The hash of a document is that of the harness, which older ones do not log.

@@ -20,9 +20,8 @@ from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, choi
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.runs.trials import (
     MOST_COUNTED,
+    Part,
     PartialRun,
-    Question,
-    Trials,
     counted_trials,
     objects,
 )
@@ -40,11 +39,12 @@ _NO_METRICS = (
 
 
 #: The questions of a task in the order of the lines, and what the run has besides them.
-Read = tuple[list[tuple[Question, Trials]], PartialRun]
+Read = tuple[list[Part], PartialRun]
+Lines = Iterable[LogLine]
 
 
 def logged_trials(
-    run: PartialRun, task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Lines, query: Query
 ) -> Read:
     """Read the trials of a task.
 
@@ -77,7 +77,7 @@ def logged_trials(
     return _of_metric(run, task, first, lines, query)
 
 
-def _every_text(line: LogLine) -> tuple[Question, Trials]:
+def _every_text(line: LogLine) -> Part:
     """Return a question with every text as a trial, and its grade where it has one."""
     n, grades = len(line.texts or ()), line.row.get("outcomes")
     if not line.generated or not isinstance(grades, list) or len(grades) != n:
@@ -123,12 +123,7 @@ def _bounds(task: LoggedTask, metric: str, field: str, query: Query) -> tuple[fl
 
 
 def _graded(
-    run: PartialRun,
-    task: LoggedTask,
-    first: LogLine,
-    lines: Iterable[LogLine],
-    query: Query,
-    metric: str,
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Lines, query: Query, metric: str
 ) -> Read:
     """Read what a task of this package logs: the categories of trials, or their scores."""
     names, field = task.metrics, _field(task, metric, first)
@@ -204,12 +199,11 @@ def _scores(line: LogLine, values: list[Any], bounds: Sequence[float]) -> FloatA
 
 
 def _of_metric(
-    run: PartialRun, task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Lines, query: Query
 ) -> Read:
     """Read one trial per question: a metric that is 0 or 1."""
     logged = metric_names(first.row)
-    parts: list[tuple[Question, Trials]] = []
-    values: list[dict[str, Any]] = []
+    parts, values = list[Part](), list[dict[str, Any]]()
     n_texts, generated = 0, False
     for line in lines:
         # its outcome is added after the last line, when it is known which metrics are 0 or 1
@@ -274,7 +268,7 @@ def average_metric(row: Mapping[str, Any]) -> str | None:
     return next((name for name in averages if name.replace("avg", "bayes") in names), None)
 
 
-def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], average: str) -> Read:
+def _counted(run: PartialRun, task: LoggedTask, lines: Lines, average: str) -> Read:
     """Read counts of right trials, from the average score that the metric `bayes` logs."""
     entry: Mapping[str, Any] = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
     weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
@@ -283,7 +277,7 @@ def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], averag
         raise InvalidInputError.of("RUN", "range", rule, list(weights))
     low, high = weights
     n = int(average.removeprefix("avg@"))
-    questions: list[tuple[Question, Trials]] = []
+    questions: list[Part] = []
     for line in lines:
         value, right = line.row.get(average), -1.0
         if isinstance(value, (int, float)) and n * (len(questions) + 1) <= MOST_COUNTED:

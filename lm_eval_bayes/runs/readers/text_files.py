@@ -8,7 +8,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
@@ -162,13 +162,11 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
 
 def _lines(opened: IO[AnyStr], file: Path) -> Iterator[AnyStr]:
     """Yield the lines of a file; raise before one that is too long is in memory."""
-    for number in count(1):
-        line = opened.readline(ALWAYS_BYTES + 1)
+    lines = iter(lambda: opened.readline(ALWAYS_BYTES + 1), opened.read(0))
+    for number, line in enumerate(lines, 1):
         if len(line) > ALWAYS_BYTES:
             rule = f"have lines of at most {ALWAYS_BYTES:,} bytes in {file}"
             raise InvalidInputError.of("RUN", "range", rule, f"line {number}, which is longer")
-        if not line:
-            return
         yield line
 
 

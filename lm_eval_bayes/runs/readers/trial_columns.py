@@ -101,14 +101,7 @@ class TrialColumns:
 
 
 def partial_runs(
-    columns: TrialColumns,
-    file: Path,
-    query: Query,
-    *,
-    metric: str,
-    source: str = "",
-    notes: Sequence[str] = (),
-    **more: Any,
+    columns: TrialColumns, file: Path, query: Query, *, source: str = "", **more: Any
 ) -> list[PartialRun]:
     """Return a run per model and task.
 
@@ -120,15 +113,11 @@ def partial_runs(
         The file, or the folder, that they were read from.
     query : Query
         What is read; the scores of `query.bounds` are possible.
-    metric : str
-        What the scores are called.
     source : str
         What distinguishes the trials of this file, which are not numbered, from those of others,
         such as the id of a run; by default the name of the file and the outcomes in it.
-    notes : sequence of str
-        Notes of every run.
     **more
-        Further attributes of every :class:`PartialRun`.
+        Further attributes of every :class:`PartialRun`, such as the metric.
 
     Raises
     ------
@@ -179,9 +168,7 @@ def partial_runs(
             ),
             trials=replace(trials, **own),
             weights=bounds if is_scored else (0.0, 1.0),
-            metric=metric,
             arguments=file_argument(file, model),
-            notes=tuple(notes),
             **more,
         )
         runs.append(run)
@@ -341,12 +328,7 @@ def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) ->
 
 
 def _first_of_each(
-    table: Trials,
-    identity: IntArray,
-    rows: IntArray,
-    columns: TrialColumns,
-    file: Path,
-    query: Query,
+    table: Trials, ids: IntArray, rows: IntArray, columns: TrialColumns, file: Path, query: Query
 ) -> IntArray:
     """Return rows without those of trials that occurred before.
 
@@ -355,7 +337,7 @@ def _first_of_each(
     InvalidInputError
         If a trial occurs twice, unless the query allows that and its scores are the same.
     """
-    values, own = np.unique(identity[rows], return_inverse=True)
+    values, own = np.unique(ids[rows], return_inverse=True)
     keys = table.question[rows] * values.size + own
     _, first, number = np.unique(keys, return_index=True, return_inverse=True)
     if first.size == rows.size:
@@ -372,12 +354,11 @@ def _first_of_each(
         both = (int(rows[before[at]]), int(rows[at]))
         listed = " and ".join(str(places[row] // PER_RECORD + 1) for row in both)
         got = f"one trial of question {_text(columns.question[both[0]])} in rows {listed}"
-        if identity is not table.number:
+        if ids is not table.number:
             got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
         raise InvalidInputError.of("RUN", "duplicate", rule, got)
-    earliest: IntArray = rows[np.sort(first)]
-    return earliest
+    return np.asarray(rows[np.sort(first)])
 
 
 def _question(columns: TrialColumns, rows: Sequence[int], file: Path) -> Question:

@@ -51,8 +51,7 @@ def read(file: Path, query: Query) -> FileContents:
     StoreError
         If the store cannot be read.
     """
-    runs: list[PartialRun] = []
-    warnings: list[str] = []
+    runs, warnings = list[PartialRun](), list[str]()
     with TrialStore.open(file, mode="read") as store:
         if store.file.lacks_log:
             warnings.append(lacks_log(file))
