@@ -473,13 +473,8 @@ def _reason(raw: bytes) -> str:
         return str(error)
     texts = [error.get(key) for key in ("message", "error", "detail", "param", "code", "type")]
     # FastAPI's list of errors of validation, without its `input`, which is the request itself
-    texts += [
-        f"{part.get('msg')}: {part.get('loc')}"
-        for detail in texts
-        if isinstance(detail, list)
-        for part in detail
-        if isinstance(part, dict)
-    ]
+    parts = [p for text in texts if isinstance(text, list) for p in text if isinstance(p, dict)]
+    texts += [f"{part.get('msg')}: {part.get('loc')}" for part in parts]
     return " ".join(text for text in texts if isinstance(text, str)) or json.dumps(body)
 
 

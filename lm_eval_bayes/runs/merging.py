@@ -90,11 +90,9 @@ def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialR
 
 def _fits(first: PartialRun, second: PartialRun) -> bool:
     """Return whether partial runs of one name have one model, its settings, and one prompt each."""
-    prompts = {question.id: question.prompt for question in first.questions if question.prompt}
-    return _same_model(first, second) and all(
-        not question.prompt or prompts.get(question.id, question.prompt) == question.prompt
-        for question in second.questions
-    )
+    prompts, others = ({q.id: q.prompt for q in p.questions if q.prompt} for p in (first, second))
+    same_prompts = all(others[id] == prompts[id] for id in prompts.keys() & others.keys())
+    return same_prompts and _same_model(first, second)
 
 
 def _same_model(first: PartialRun, second: PartialRun) -> bool:

@@ -187,11 +187,8 @@ def redacted(value: Any) -> Any:
     {'url': 'http://host:1/v1', 'eos_token': '</s>'}
     """
     if isinstance(value, Mapping):
-        return {
-            str(name): redacted(item)
-            for name, item in value.items()
-            if not names_a_secret(str(name), item)
-        }
+        items = {str(name): item for name, item in value.items()}
+        return {k: redacted(item) for k, item in items.items() if not names_a_secret(k, item)}
     if isinstance(value, (list, tuple)):
         return [redacted(item) for item in value]
     return _KEY_VALUE.sub(NOT_SHOWN, plain_addresses(value)) if isinstance(value, str) else value

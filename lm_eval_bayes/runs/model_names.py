@@ -85,9 +85,5 @@ def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ['temperature']
     """
     names = dict.fromkeys(name for mapping in settings for name in mapping)
-    missing = object()
-    return [
-        name
-        for name in names
-        if any(m.get(name, missing) != settings[0].get(name, missing) for m in settings)
-    ]
+    first, missing = settings[0] if settings else {}, object()
+    return [k for k in names if any(m.get(k, missing) != first.get(k, missing) for m in settings)]

@@ -246,11 +246,8 @@ def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     >>> groups_of({"group_subtasks": {"all": ["sums", "c"], "sums": ["a", "b"], "c": []}})
     {'all': ('a', 'b', 'c'), 'sums': ('a', 'b')}
     """
-    listed = {
-        str(group): list(map(str, tasks))
-        for group, tasks in mapping(results, "group_subtasks").items()
-        if isinstance(tasks, list) and tasks
-    }
+    groups = mapping(results, "group_subtasks").items()
+    listed = {str(k): [*map(str, tasks)] for k, tasks in groups if tasks and type(tasks) is list}
 
     def tasks_of(name: str, visited: set[str]) -> Iterator[str]:
         if name not in visited and name not in listed:

@@ -52,8 +52,6 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
         texts = texts[np.flatnonzero(run.is_graded[number])]
     trials = texts.read()
     right = next((trial.right_answers for trial in trials if trial.right_answers), ())
-    return QuestionTexts(
-        tuple(map(replace_surrogates, right)),
-        tuple(None if t.text is None else replace_surrogates(t.text) for t in trials),
-        sum(trial.damaged for trial in trials),
-    )
+    responses = tuple(None if t.text is None else replace_surrogates(t.text) for t in trials)
+    n_damaged = sum(trial.damaged for trial in trials)
+    return QuestionTexts(tuple(map(replace_surrogates, right)), responses, n_damaged)

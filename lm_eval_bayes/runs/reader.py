@@ -279,10 +279,10 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         if provenance.generation_kwargs or provenance.setup is not None
     ]
     if differing := differing_keys(sent):
-        listed = "; ".join(
-            f"{key}: " + ", ".join(dict.fromkeys(str(kwargs.get(key, "unset")) for kwargs in sent))
-            for key in differing
+        values = (
+            (k, dict.fromkeys(str(kwargs.get(k, "unset")) for kwargs in sent)) for k in differing
         )
+        listed = "; ".join(f"{key}: {', '.join(of_key)}" for key, of_key in values)
         yield f"task {task}: the runs were generated with different settings ({listed})"
     categories, prompts = (_by_question(runs, name) for name in ("categories", "prompt_hashes"))
     if several := {id: labels for id, labels in categories.items() if len(labels) > 1}:

@@ -173,16 +173,14 @@ class Trials:
             if (all if name in _WHOLE else any)(column is not None for column in of_parts):
                 columns[name] = _filled(of_parts, sizes, None)
         if any(part.logged is not None for part in parts):
-            texts = (
-                p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True)
-            )
-            columns["logged"] = LoggedTexts.joined(list(texts))
+            both = zip(parts, sizes, strict=True)
+            texts = [part.logged or LoggedTexts.at([-1] * n) for part, n in both]
+            columns["logged"] = LoggedTexts.joined(texts)
         for name in ("measured", "signals"):
             by_part: list[Mapping[str, FloatArray]] = [getattr(part, name) for part in parts]
-            columns[name] = {
-                key: _filled([named.get(key) for named in by_part], sizes, np.nan)
-                for key in dict.fromkeys(key for named in by_part for key in named)
-            }
+            keys = dict.fromkeys(key for named in by_part for key in named)
+            filled = ((k, _filled([part.get(k) for part in by_part], sizes, np.nan)) for k in keys)
+            columns[name] = dict(filled)
         return cls(**columns)
 
     @property

@@ -130,10 +130,8 @@ class Verdicts:
         """
         verdict = self.trials.get((doc_id, trial))
         if verdict is not None and verdict.text != text:
-            sentence = (
-                f"{self.path} holds a verdict on another text of trial {trial} of question "
-                f"{doc_id} (or on another question or standard answer); judge anew with --restart"
-            )
+            sentence = f"{self.path} holds a verdict on another text of trial {trial} of question "
+            sentence += f"{doc_id} (or on another question or answer); judge anew with --restart"
             raise ChangedTrialError(sentence, "mismatch", str(self.path), (doc_id, trial))
         return None if verdict is None or verdict.error is not None else verdict
 

@@ -103,10 +103,9 @@ def read(file: Path, query: Query) -> FileContents:
     run = next(filter(None, map(name_of, (*ids, first.get("uuid")))), file.name)
     rewards = {name for trial in log.trials for name in trial.scores} or {_REWARD}
     names = sorted(rewards, key=lambda name: (name != _REWARD, name))
-    log.trials = [
-        replace(trial, run=run, scores={name: trial.scores.get(name, 0.0) for name in names})
-        for trial in log.trials
-    ]
+    scores = [{name: trial.scores.get(name, 0.0) for name in names} for trial in log.trials]
+    both = zip(log.trials, scores, strict=True)
+    log.trials = [replace(trial, run=run, scores=of_trial) for trial, of_trial in both]
     n_total, n = job.get("n_total_trials"), len(log.trials)
     if type(n_total) is int and n_total > n:
         log.warnings.append(f"{file}: {n_total - n:,} of {n_total:,} trials have no result")

@@ -84,12 +84,9 @@ def read(file: Path, query: Query) -> FileContents:
     log = ToolLog(file, query, records=partial(_trials, file, header))
     if file.suffix == ".eval":
         log.texts = _ArchiveTexts(file, [str(trial.key) for trial in log.trials])
-    scored = {
-        name: None
-        for trial in log.trials
-        for name, (value, _) in trial.scores.items()
-        if isinstance(value, (str, int, float)) and value == value  # NaN is no score
-    }
+    values = (named for trial in log.trials for named in trial.scores.items())
+    # NaN is no score
+    scored = {k: None for k, (v, _) in values if isinstance(v, (str, int, float)) and v == v}
     metric = query.metric if query.metric in scored else next(iter(scored), "")
     log.trials = [_with_scores(trial, scored, metric) for trial in log.trials]
     if not any(trial.tokens for trial in log.trials):

@@ -50,10 +50,8 @@ def read(file: Path, query: Query) -> FileContents:
     firsts = [sample for sample in log.trials if sample.place % PER_RECORD == 0]
     samples = {(s.task, s.question): (s.place, n_samples[s.place // PER_RECORD]) for s in firsts}
     # the text of one of several samples is not that of the trial
-    log.trials = [
-        s if n == 1 else replace(s, place=PER_RECORD - 1)
-        for s, n in zip(firsts, n_samples.values(), strict=True)
-    ]
+    both = zip(firsts, n_samples.values(), strict=True)
+    log.trials = [s if n == 1 else replace(s, place=PER_RECORD - 1) for s, n in both]
     contents = log.contents("lighteval")
     runs = []
     for run in contents.runs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -113,11 +114,6 @@ class SignalReader:
             return {}
         where, right = f"question {line.doc_id} of {line.file.name}", right_answers(line.row)
         cases = verifier_inputs(line.question_text, right, line.texts, where)
-        verdicts = [
-            self.verdicts.verdict_of(line.doc_id, trial, case_hash(case))
-            for trial, case in enumerate(cases)
-        ]
-        return {
-            name: [None if verdict is None else getattr(verdict, label) for verdict in verdicts]
-            for label, name in VERDICTS.items()
-        }
+        verdict_of = partial(self.verdicts.verdict_of, line.doc_id)
+        verdicts = [verdict_of(trial, case_hash(case)) for trial, case in enumerate(cases)]
+        return {n: [v and getattr(v, label) for v in verdicts] for label, n in VERDICTS.items()}

@@ -368,12 +368,9 @@ def _question(columns: TrialColumns, rows: Sequence[int], file: Path) -> Questio
         rule = f"put question {id} into one cluster ({file})"
         raise InvalidInputError.of("RUN", "mismatch", rule, " and ".join(sorted(clusters)))
     texts = [] if columns.text is None else [columns.text[row] for row in rows]
-    return Question(
-        id,
-        text=next((text for text in texts if isinstance(text, str) and text), ""),
-        cluster=next(iter(clusters), None),
-        categories=_distinct(columns.category, rows),
-    )
+    text = next((text for text in texts if isinstance(text, str) and text), "")
+    cluster, categories = next(iter(clusters), None), _distinct(columns.category, rows)
+    return Question(id, text, cluster=cluster, categories=categories)
 
 
 def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, ...]:
