@@ -223,10 +223,9 @@ class Client:
         try:
             while True:
                 ends = deadline()
+                wait_s = None if ends is None else max(ends - time.monotonic(), 0.0)
                 try:
-                    result = results.get(
-                        timeout=None if ends is None else max(ends - time.monotonic(), 0.0)
-                    )
+                    result = results.get(timeout=wait_s)
                 except Empty:
                     return
                 if result is main:

@@ -279,9 +279,7 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         if provenance.generation_kwargs or provenance.setup is not None
     ]
     if differing := differing_keys(sent):
-        values = (
-            (k, dict.fromkeys(str(kwargs.get(k, "unset")) for kwargs in sent)) for k in differing
-        )
+        values = ((k, dict.fromkeys(str(s.get(k, "unset")) for s in sent)) for k in differing)
         listed = "; ".join(f"{key}: {', '.join(of_key)}" for key, of_key in values)
         yield f"task {task}: the runs were generated with different settings ({listed})"
     categories, prompts = (_by_question(runs, name) for name in ("categories", "prompt_hashes"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from sys import intern
 from typing import Any, TypeAlias
@@ -326,15 +327,7 @@ _OF_A_RUN = ["sources", "metric", "filter", "provenance", "signals_error", "veri
 
 
 def task_run_of(partial: PartialRun, name: str) -> TaskRun:
-    """Return merged trials in the form that commands read.
-
-    Parameters
-    ----------
-    partial : PartialRun
-        The trials.
-    name : str
-        The name of the model, distinct among all that were read.
-    """
+    """Return merged trials in the form that commands read; `name` is that of the model."""
     questions, weights = partial.questions, partial.weights
     ids = [question.id for question in questions]
     clusters = _of_every(question.cluster for question in questions)
@@ -345,13 +338,6 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         some = f"only {n_clustered} of {len(questions)} questions have a cluster"
         notes.append(f"{some}: they were taken as independent")
     prompts = tuple(question.prompt for question in questions)
-    attributes: dict[str, Any] = {
-        **{attribute: getattr(partial, attribute) for attribute in _OF_A_RUN},
-        "questions": tuple(question.text for question in questions),
-        "doc_ids": _of_every(question.doc_id for question in questions),
-        "categories": categories,
-        "prompt_hashes": prompts if any(prompts) else None,
-    }
     logged, trials = partial.trials, partial.trials.graded()
     notes += _remarks(logged)
     of_logged, of_graded = (_Views(table.question, len(questions)) for table in (logged, trials))
@@ -367,7 +353,12 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         if column in trials.measured:
             share = np.nansum(trials.measured[column]) / trials.category.size
             notes.append(f"{share:.2%} of the responses {what}")
-    attributes |= {
+    attributes: dict[str, Any] = {
+        **{attribute: getattr(partial, attribute) for attribute in _OF_A_RUN},
+        "questions": tuple(question.text for question in questions),
+        "doc_ids": _of_every(question.doc_id for question in questions),
+        "categories": categories,
+        "prompt_hashes": prompts if any(prompts) else None,
         "texts": None if logged.logged is None else of_logged(logged.logged),
         "is_graded": of_logged(logged.is_graded),
         "answers": answers,
@@ -406,7 +397,7 @@ class _Views:
 
     def __init__(self, question: IntArray, n_questions: int) -> None:
         ends = np.searchsorted(question, np.arange(n_questions + 1)).tolist()
-        self.parts = [slice(*ends[i : i + 2]) for i in range(n_questions)]
+        self.parts = [slice(*of_question) for of_question in pairwise(ends)]
 
     def __call__(self, column: Any) -> tuple[Any, ...]:
         return tuple(column[part] for part in self.parts)

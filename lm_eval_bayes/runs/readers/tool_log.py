@@ -109,9 +109,8 @@ def begins_with(*keys: str) -> Callable[[LogFile], bool]:
 
 def matches(beginning: re.Pattern[bytes], *suffixes: str) -> Callable[[LogFile], bool]:
     """Return whether the name and the first bytes of a file are those of a log, as a function."""
-    return lambda file: (
-        file.name.endswith(suffixes or ".json") and beginning.match(file.beginning) is not None
-    )
+    ends = suffixes or (".json",)
+    return lambda file: bool(file.name.endswith(ends) and beginning.match(file.beginning))
 
 
 class ToolLog:

@@ -33,7 +33,6 @@ from lm_eval_bayes.runs.readers.text_files import csv_lines, file_argument
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
-from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 from lm_eval_bayes.stats import check_weights
 
@@ -129,7 +128,7 @@ def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
         notes.append("row 1 is read as outcomes, and not as the numbers of the columns")
     if are_models:
         notes.append(f"columns are read as models: {first_names(list(dict.fromkeys(models)))}")
-    return partial_runs(columns, path, query, metric=GRADED), notes
+    return partial_runs(columns, path, query), notes
 
 
 def _check_columns(names: Sequence[str], are_models: bool, path: Path) -> None:
