@@ -9,6 +9,7 @@ as in the rate of SWE-bench; those that were never submitted do not count.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -127,5 +128,5 @@ def _ids(content: Mapping[str, Any], key: str, file: Path) -> list[str]:
         raise broken(file, f"no list of names as {key}")
     if len(set(ids)) < len(ids):
         rule = f"list every instance once as {key} ({file.name})"
-        raise InvalidInputError.of("RUN", "duplicate", rule, max(ids, key=ids.count))
+        raise InvalidInputError.of("RUN", "duplicate", rule, Counter(ids).most_common(1)[0][0])
     return ids

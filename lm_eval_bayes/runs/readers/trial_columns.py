@@ -50,8 +50,6 @@ _Key = TypeVar("_Key", bound=Hashable)
 _WITH_DECIMALS = re.compile(r"-?\d{1,15}\.0", re.ASCII)
 #: The rounding beyond a bound that is cut off.
 _SLACK = 1e-9
-#: No score is as large.
-_HUGE = 10**300
 #: Names of the measurements of a trial by the kinds of columns.
 MEASURED = {"tokens": TOKENS, "time": SECONDS, "cost": COST}
 
@@ -185,7 +183,7 @@ def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
     return Trials(
         question=_codes(_names("question", columns.question, n, file)),
         category=np.where(np.isnan(scores), -1, np.maximum(scores, 0)).astype(np.int64),
-        number=trial_numbers([0] * n if columns.trial is None else columns.trial),
+        number=np.zeros(n, np.int64) if columns.trial is None else trial_numbers(columns.trial),
         score=scores,
         answer=objects(answers) if answers else None,
         measured={name: column for name, column in measured.items() if column is not None},
@@ -250,7 +248,10 @@ def _score(value: Any, words: Mapping[str, float]) -> float | None:
     if value is None:
         return math.nan
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(max(-_HUGE, min(value, _HUGE)))  # a larger integer is no float
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     text = str(value).strip().lower()
     try:
         return words[text] if text in words else float(text)

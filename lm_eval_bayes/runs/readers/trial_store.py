@@ -63,13 +63,13 @@ def read(file: Path, query: Query) -> FileContents:
             for model, sampling in graded.series:
                 runs += _runs(file, store, graded.of(model, sampling), query, warnings)
         n_ungraded = store.n_ungraded()
-    ungraded = f"{file}: {plural(n_ungraded, 'trial')} without a grade"
+    ungraded = f"{plural(n_ungraded, 'trial')} without a grade"
     if not runs:
         rule = "hold graded trials: a run grades them at its end, started again if it was stopped; "
         rule += "scores within bayes_bounds stand in its samples and not in the store"
-        raise InvalidInputError.of("RUN", "missing", rule, ungraded)
+        raise InvalidInputError.of("RUN", "missing", rule, f"{ungraded} in {file.name}")
     if n_ungraded:
-        warnings.append(f"{ungraded} left out; the command that sampled them grades them")
+        warnings.append(f"{file}: {ungraded} left out; the command that sampled them grades them")
     return FileContents(runs, tuple(by_task), warnings=tuple(warnings))
 
 
