@@ -56,7 +56,7 @@ def read(file: Path, query: Query) -> FileContents:
         where = f"{file}, row {number}"
         id, task, model = (name_of(row.get(columns.get(k, ""))) for k in _NAMES)
         if not id:
-            raise InvalidInputError.of("RUN", "missing", "name its question (id)", where)
+            raise InvalidInputError.of("RUN", "missing", "name the question in every row", where)
         for of_model, c, n in _counts_by_model(row, model or plain_name(file).stem):
             questions = runs.setdefault((of_model, task or query.task or UNNAMED), {})
             counts = _check_counts(c, n, n_left, where)

@@ -86,7 +86,7 @@ def _choose(
     candidates = [task for task in tasks if task.filter == filter]
     newest = max(candidates, key=lambda t: (number(t.version) or 0.0, t.version, len(t.questions)))
     if len(tasks) > 1:
-        by = f"version {newest.version} with {newest.categories} categories by filter {filter}"
+        by = f"version {newest.version}, {newest.categories} categories, filter {filter} (--filter)"
         warnings.append(f"{path}: of {len(tasks)} gradings of task {name} that of {by} counts")
     return newest
 
@@ -182,7 +182,9 @@ def _rows(
             "filter": graded.filter,
             "outcomes": [trial.outcome for trial in trials],
             "answers": [trial.answer for trial in trials],
-            "grading_error_notes": {str(i): t.error for i, t in enumerate(trials) if t.error},
+            "grading_error_notes": {
+                str(i): t.error for i, t in enumerate(trials) if t.error is not None
+            },
             "signals": {**logged_signals(stored, own), "trial": numbers},
         }
         if len(present) == len(stored):
