@@ -35,10 +35,8 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
     '127.0.0.1:8000/v1'
     """
     if isinstance(address, (list, tuple)) or _SEVERAL.search(str(address)):
-        rule = (
-            "name one server; `vllm serve --data-parallel-size`, Ray Serve or a proxy behind one "
-            "address spreads requests over several"
-        )
+        rule = "name one server; `vllm serve --data-parallel-size`, Ray Serve or a proxy behind "
+        rule += "one address spreads requests over several"
         raise InvalidInputError.of("base_url", "format", rule, "several")
     rule = f"be the address of a server, such as {example}"
     try:

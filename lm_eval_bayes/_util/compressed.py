@@ -1,11 +1,9 @@
-"""Files that may be compressed, by the endings of their names, .gz and .zst, or be in UTF-16."""
+"""Files that may be compressed, by the endings of their names, .gz and .zst."""
 
 from __future__ import annotations
 
-import codecs
 import io
 import zlib
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -19,7 +17,6 @@ COMPRESSED = (".gz", ".zst")
 #: number of bytes is always allowed; no line of a file and no answer of a server may be longer.
 MOST_TIMES, MOST_BYTES, ALWAYS_BYTES = 200, 2**31, 2**26
 
-_BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
 
 
@@ -42,8 +39,6 @@ def most_bytes(path: Path) -> int:
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading, decompressed where its name ends in .gz or .zst.
 
-    A text in UTF-16 that begins with its byte order mark is read as UTF-8, as a whole.
-
     Raises
     ------
     OSError, EOFError, zlib.error
@@ -51,15 +46,13 @@ def open_bytes(path: Path) -> BinaryIO:
         larger than :func:`most_bytes`.
     """
     check_pointer(path)
-    with ExitStack() as closing:
-        opened: Any = closing.enter_context(_open_bytes(path))
-        if opened.peek(2)[:2] not in _BYTE_ORDER_MARKS:
-            closing.pop_all()
-            return cast(BinaryIO, opened)
-        try:
-            return io.BytesIO(opened.read().decode("utf-16").encode("utf-8"))
-        except UnicodeError as error:
-            raise OSError(f"no text in UTF-16, as its first bytes say: {error}") from None
+    if path.suffix not in COMPRESSED:
+        return path.open("rb")
+    import pyarrow  # part of the harness's requirement `datasets`
+
+    kind = "gzip" if path.suffix == ".gz" else "zstd"
+    stream = _Bounded(pyarrow.input_stream(path, compression=kind), most_bytes(path))
+    return cast(BinaryIO, io.BufferedReader(stream, 2**16))
 
 
 def check_pointer(path: Path) -> None:
@@ -67,16 +60,6 @@ def check_pointer(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise OSError("a Git-LFS pointer in place of the file; `git lfs pull` fetches it")
-
-
-def _open_bytes(path: Path) -> io.BufferedReader:
-    if path.suffix not in COMPRESSED:
-        return path.open("rb")
-    import pyarrow  # part of the harness's requirement `datasets`
-
-    kind = "gzip" if path.suffix == ".gz" else "zstd"
-    stream = _Bounded(pyarrow.input_stream(path, compression=kind), most_bytes(path))
-    return io.BufferedReader(stream, 2**16)
 
 
 class _Bounded(io.RawIOBase):

@@ -70,9 +70,7 @@ def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = Fal
 
 def _write(files: Iterable[tuple[Path, Content]], replace: bool) -> Path | None:
     """Write all files or none; return the first that exists, if files are not replaced."""
-    created: list[Path] = []
-    filled: list[tuple[Path, Path, Path]] = []
-    published: list[Path] = []
+    created, filled, published = list[Path](), list[tuple[Path, Path, Path]](), list[Path]()
     is_complete = False
     try:
         for path, content in files:

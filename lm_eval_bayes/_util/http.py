@@ -25,7 +25,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -201,8 +201,14 @@ class Client:
             here. Closing this generator cancels them too.
         """
         results: SimpleQueue[Any] = SimpleQueue()
+        shared = iter(jobs)
+
+        async def work() -> None:
+            for job in shared:  # by all workers: each takes the next one
+                results.put(await do(job))
+
         loop = asyncio.new_event_loop()
-        main = loop.create_task(self._do_all(iter(jobs), do, concurrency, results.put))
+        main = loop.create_task(self._in_session([work] * concurrency))
 
         def run() -> None:
             try:
@@ -217,10 +223,9 @@ class Client:
         try:
             while True:
                 ends = deadline()
+                wait_s = None if ends is None else max(ends - time.monotonic(), 0.0)
                 try:
-                    result = results.get(
-                        timeout=None if ends is None else max(ends - time.monotonic(), 0.0)
-                    )
+                    result = results.get(timeout=wait_s)
                 except Empty:
                     return
                 if result is main:
@@ -233,17 +238,7 @@ class Client:
                     loop.call_soon_threadsafe(main.cancel)
             thread.join(_JOIN_S)
 
-    async def _do_all(
-        self,
-        jobs: Iterator[_Job],
-        do: Callable[[_Job], Awaitable[_Value]],
-        concurrency: int,
-        report: Callable[[_Value], None],
-    ) -> None:
-        async def work() -> None:
-            for job in jobs:  # shared by all workers: each takes the next one
-                report(await do(job))
-
+    async def _in_session(self, work: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         import aiohttp
 
         tls: ssl.SSLContext | bool = self.verify
@@ -253,11 +248,10 @@ class Client:
         if "socket_factory" in inspect.signature(aiohttp.TCPConnector).parameters:  # since 3.12
             keep_alive["socket_factory"] = _keep_alive_socket
         self._turns = asyncio.Lock()
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls, **keep_alive),
-            headers=dict(self.headers),
-        ) as self._session:
-            workers = [asyncio.ensure_future(work()) for _ in range(concurrency)]
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, **keep_alive)
+        headers = dict(self.headers)
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as self._session:
+            workers = [asyncio.ensure_future(begin()) for begin in work]
             try:
                 await asyncio.gather(*workers)
             finally:
@@ -353,11 +347,11 @@ class Client:
 
     async def _check(self) -> None:
         """Ask whether the server is the same one as before."""
-        asked = time.monotonic()
+        sent = time.monotonic()
         try:
             sentence = self.changed(await self.get(f"{api_of(self.url)}/models", attempts=1))
         except RequestFailed as failure:
-            self._note_failure(failure, asked)
+            self._note_failure(failure, sent)
             return
         self.unchecked = False
         if sentence is not None:
@@ -479,13 +473,8 @@ def _reason(raw: bytes) -> str:
         return str(error)
     texts = [error.get(key) for key in ("message", "error", "detail", "param", "code", "type")]
     # FastAPI's list of errors of validation, without its `input`, which is the request itself
-    texts += [
-        f"{part.get('msg')}: {part.get('loc')}"
-        for detail in texts
-        if isinstance(detail, list)
-        for part in detail
-        if isinstance(part, dict)
-    ]
+    parts = [p for text in texts if isinstance(text, list) for p in text if isinstance(p, dict)]
+    texts += [f"{part.get('msg')}: {part.get('loc')}" for part in parts]
     return " ".join(text for text in texts if isinstance(text, str)) or json.dumps(body)
 
 
@@ -537,8 +526,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _keep_alive_socket(address: Any) -> socket.socket:
-    family, kind, protocol = address[:3]
-    connection = socket.socket(family, kind, protocol)
+    connection = socket.socket(*address[:3])
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
         if hasattr(socket, option):

@@ -8,7 +8,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -62,28 +61,20 @@ class SupportedReleases:
     distribution: str
     tested: tuple[str, ...]
 
-    @cached_property
-    def _declared(self) -> str:
-        """The requirement of this package; the name alone where it has no metadata."""
-        try:
-            declared = importlib.metadata.requires(DISTRIBUTION) or ()
-        except importlib.metadata.PackageNotFoundError:
-            declared = ()
-        ranges = (line.partition(";")[0].strip() for line in declared)
-        own = re.compile(rf"{self.distribution}\s*[<>=(]")
-        return next(filter(own.match, ranges), self.distribution)
+    def _bound(self, sign: str) -> str | None:
+        """Return the release that follows a sign in the requirement of this package."""
+        release = re.compile(rf"{self.distribution}\b[^;]*{sign}\s*([\d.]+)")
+        return next((match[1] for match in map(release.match, _requirements()) if match), None)
 
     @property
     def oldest(self) -> str:
         """The oldest release that works."""
-        match = re.search(r">=\s*([\d.]+)", self._declared)
-        return match[1] if match else "0"
+        return self._bound(">=") or "0"
 
     @property
     def below(self) -> str | None:
         """The first release that does not work, None if no such release is known."""
-        match = re.search(r"<\s*([\d.]+)", self._declared)
-        return match[1] if match else None
+        return self._bound("<")
 
     def __str__(self) -> str:
         """The range as a requirement, such as ``lm-eval>=0.4.12,<0.5``."""
@@ -165,14 +156,14 @@ def pip_install_extra(extra: str) -> str:
     >>> pip_install_extra("ray")
     "pip install 'ray>=2.60'"
     """
-    return pip_install(*(_requirements_of(extra) or [f"{DISTRIBUTION}[{extra}]"]))
+    ends = (f"extra == '{extra}'", f'extra == "{extra}"')
+    lines = (line.partition(";")[0].strip() for line in _requirements() if line.endswith(ends))
+    return pip_install(*(list(lines) or [f"{DISTRIBUTION}[{extra}]"]))
 
 
-def _requirements_of(extra: str) -> Sequence[str]:
-    """Return an extra's requirements, none where this package has no metadata."""
+def _requirements() -> Sequence[str]:
+    """Return what this package requires, nothing where it has no metadata."""
     try:
-        declared = importlib.metadata.requires(DISTRIBUTION) or ()
+        return importlib.metadata.requires(DISTRIBUTION) or ()
     except importlib.metadata.PackageNotFoundError:
         return ()
-    ends = (f"extra == '{extra}'", f'extra == "{extra}"')
-    return [line.partition(";")[0].strip() for line in declared if line.rstrip().endswith(ends)]

@@ -57,10 +57,8 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
         for question, label in zip(run.question_ids, run.clusters or (), strict=False):
             first, other = by_question.setdefault(question, (label, run))
             if label != first:
-                rule = (
-                    f"put a question of {run.task} into the same cluster: {other.model} has "
-                    f"question {question} in {first} (--cluster names a field for all runs)"
-                )
+                rule = f"put a question of {run.task} into the same cluster: {other.model} has "
+                rule += f"question {question} in {first} (--cluster names a field for all runs)"
                 raise InvalidInputError.of("RUN", "mismatch", rule, f"{label} for {run.model}")
     return [_with_clusters(run, by_task[run.task], required) for run in runs]
 
@@ -81,10 +79,8 @@ def _with_clusters(
         got = f"{required}, which {run.label} {reason} on {run.task}"
         raise InvalidInputError.of("cluster", "missing", _RULE, got)
     if reason.startswith("has only"):
-        note = (
-            f"all questions are of one cluster ({labels[0]}), which says nothing about others: for "
-            "the population of questions they were taken as independent"
-        )
+        note = f"all questions are of one cluster ({labels[0]}), which says nothing about others: "
+        note += "for the population of questions they were taken as independent"
         return replace(run, outcomes=replace(run.outcomes, clusters=None), notes=(*run.notes, note))
     if reason or labels == run.clusters:
         return run

@@ -15,11 +15,7 @@ from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.column_names import find_columns
 from lm_eval_bayes.runs.readers.file_access import errors_of
-from lm_eval_bayes.runs.readers.trial_table import (
-    TrialTable,
-    check_columns,
-    table_contents,
-)
+from lm_eval_bayes.runs.readers.trial_table import TrialTable, check_columns, table_contents
 from lm_eval_bayes.stats import FloatArray, ScoreOutcomes
 
 if TYPE_CHECKING:
@@ -100,8 +96,7 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
         raise InvalidInputError.of("frame", "type", rule, type(frame).__name__)
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1:
-        rule = "have columns of one length"
-        raise InvalidInputError.of("frame", "shape", rule, sorted(lengths))
+        raise InvalidInputError.of("frame", "shape", "have columns of one length", sorted(lengths))
     return {str(name): column for name, column in columns.items()}
 
 
@@ -135,10 +130,9 @@ def to_frame(run: TaskRun) -> pandas.DataFrame:
     }
     if run.answers is not None:
         columns["answer"] = [answer for row in run.answers for answer in row]
-    if run.clusters is not None:
-        columns["cluster"] = np.repeat(np.array(run.clusters, dtype=object), sizes)
-    if run.categories is not None:
-        columns["category"] = np.repeat(np.array(run.categories, dtype=object), sizes)
+    for name, labels in (("cluster", run.clusters), ("category", run.categories)):
+        if labels is not None:
+            columns[name] = np.repeat(np.array(labels, dtype=object), sizes)
     columns |= {name: np.concatenate(arrays) for name, arrays in run.measured.items()}
     return pandas.DataFrame(columns)
 

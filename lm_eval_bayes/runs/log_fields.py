@@ -8,8 +8,6 @@ from typing import Any
 
 from lm_eval_bayes._util.text import one_line
 
-#: Fields that an error names, and the longest text of one that may be the name of a cluster.
-_MOST_FIELDS, _LONGEST_LABEL = 12, 80
 #: The longest description of a protocol.
 _LONGEST_PROTOCOL = 200
 
@@ -78,9 +76,34 @@ def right_answers(row: Mapping[str, Any]) -> list[str]:
     return [target] if isinstance(target, str) else []
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return a value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+def lookup(value: object, *keys: str) -> Any:
+    """Return what mappings in one another hold at some keys; None where one is missing.
+
+    Examples
+    --------
+    >>> lookup({"usage": {"tokens": 7}}, "usage", "tokens"), lookup({"usage": 7}, "usage", "tokens")
+    (7, None)
+    """
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def mapping(value: object, *keys: str) -> Mapping[str, Any]:
+    """Return a value, or what :func:`lookup` finds in it, if it is a mapping; else an empty one."""
+    inner = lookup(value, *keys)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the elements of a list, with an empty mapping for what is none; empty for no list.
+
+    Examples
+    --------
+    >>> mappings([{"id": 1}, None]), mappings("x")
+    ([{'id': 1}, {}], [])
+    """
+    return [mapping(part) for part in value] if isinstance(value, list) else []
 
 
 def number(value: object) -> float | None:

@@ -72,8 +72,8 @@ class LoggedTexts:
     @classmethod
     def at(cls, places: Sequence[int] | IntArray, *logs: TextLog) -> LoggedTexts:
         """Return texts at places of one log, which may be added later; -1 for none."""
-        place = np.asarray(places, dtype=np.int64)
-        return cls(logs, np.where(place < 0, -1, 0), place)
+        column = np.asarray(places, dtype=np.int64)
+        return cls(logs, np.where(column < 0, -1, 0), column)
 
     @classmethod
     def joined(cls, parts: Sequence[LoggedTexts]) -> LoggedTexts:
@@ -82,8 +82,8 @@ class LoggedTexts:
         number = {id(log): n for n, log in enumerate(logs)}
         codes = [np.array([*(number[id(log)] for log in part.logs), -1]) for part in parts]
         renumbered = [code[part.log] for code, part in zip(codes, parts, strict=True)]
-        place = np.concatenate([part.place for part in parts])
-        return cls(logs, np.concatenate(renumbered), place)
+        places = np.concatenate([part.place for part in parts])
+        return cls(logs, np.concatenate(renumbered), places)
 
     def __getitem__(self, trials: Any) -> LoggedTexts:
         """Return the texts of these trials: a slice, indices or a mask."""
@@ -107,7 +107,7 @@ class LoggedTexts:
         for number, log in enumerate(self.logs):
             rows = np.flatnonzero(self.log == number)
             rows = rows[np.argsort(self.place[rows], kind="stable")]
-            found = log.read(self.place[rows].tolist()) if rows.size else []
-            for row, text in zip(rows.tolist(), found, strict=True):
+            of_log = log.read(self.place[rows].tolist()) if rows.size else []
+            for row, text in zip(rows.tolist(), of_log, strict=True):
                 texts[row] = text
         return texts

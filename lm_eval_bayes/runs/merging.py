@@ -75,8 +75,7 @@ def merge_runs(
 
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
     """Return the partial runs that belong together, in the order of the first of each."""
-    groups: list[list[PartialRun]] = []
-    by_name: dict[tuple[object, ...], list[list[PartialRun]]] = {}
+    groups, by_name = list[list[PartialRun]](), dict[tuple[object, ...], list[list[PartialRun]]]()
     for partial in partials:
         path = partial.path if by_path else 0
         of_name = by_name.setdefault((partial.model, partial.task, path), [])
@@ -91,11 +90,9 @@ def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialR
 
 def _fits(first: PartialRun, second: PartialRun) -> bool:
     """Return whether partial runs of one name have one model, its settings, and one prompt each."""
-    prompts = {question.id: question.prompt for question in first.questions if question.prompt}
-    return _same_model(first, second) and all(
-        not question.prompt or prompts.get(question.id, question.prompt) == question.prompt
-        for question in second.questions
-    )
+    prompts, others = ({q.id: q.prompt for q in p.questions if q.prompt} for p in (first, second))
+    same_prompts = all(others[id] == prompts[id] for id in prompts.keys() & others.keys())
+    return same_prompts and _same_model(first, second)
 
 
 def _same_model(first: PartialRun, second: PartialRun) -> bool:
@@ -103,9 +100,7 @@ def _same_model(first: PartialRun, second: PartialRun) -> bool:
     if bool(first.fingerprint) != bool(second.fingerprint):
         # a store names arguments otherwise than the harness, and has the stops of the engine and
         # the length that was sampled where the harness was given none
-        left_out = {"until"}
-        if not ("max_gen_toks" in first.settings and "max_gen_toks" in second.settings):
-            left_out.add("max_gen_toks")
+        left_out = {"until"} | ({"max_gen_toks"} - (first.settings.keys() & second.settings))
         a, b = ({k: v for k, v in p.settings.items() if k not in left_out} for p in (first, second))
         return a == b
     identifying = attrgetter("settings", "arguments", "fingerprint")
@@ -131,10 +126,8 @@ class _Merger:
             is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}
             if difference := _difference(partial, merged):
                 if is_older:
-                    self.warnings.append(
-                        f"{_file(partial)} was left out, because {_file(merged)} is newer and does "
-                        f"not fit it: {difference}"
-                    )
+                    reason = f"{_file(merged)} is newer and does not fit it: {difference}"
+                    self.warnings.append(f"{_file(partial)} was left out, because {reason}")
                     continue
                 rule = f"have the same version, scores and metric of {partial.task} for "
                 rule += partial.model
@@ -147,13 +140,16 @@ class _Merger:
                 continue
             covers = is_older and n_common == merged.n_trials
             if n_common and not (self.dedupe or covers):
-                raise self._duplicates(merged, partial, n_common)
+                advice = "name one of them" if self.dedupe is None else "--dedupe counts it once"
+                rule = f"have every trial of {partial.model} on {partial.task} once ({advice}): "
+                rule += f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are "
+                rule += f"also in {first_names(merged.sources)}"
+                raise InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
             if n_common:
                 _check_scores(merged, partial, self.argument)
                 names = first_names(merged.sources)
-                self.warnings.append(
-                    f"{n_common:,} trials of {partial.source} are in {names} too and count once"
-                )
+                common = f"{n_common:,} trials of {partial.source} are in {names} too"
+                self.warnings.append(f"{common} and count once")
             merged = _sum(merged, partial)
         notes = _notes_on_merged(merged.sources, partials)
         return replace(merged, notes=(*merged.notes, *notes))
@@ -177,28 +173,13 @@ class _Merger:
             )
             n_common = _n_common(first, second) if may_share else 0
             if n_common and not self.dedupe:
-                rule = (
-                    f"hold other trials of {second.model} on {second.task} than {first.source} "
-                    f"(--dedupe treats them as independent): {n_common:,} of {second.n_trials:,} "
-                    f"trials of {second.source} are also in it"
-                )
+                rule = f"hold other trials of {second.model} on {second.task} than {first.source} "
+                rule += f"(--dedupe treats them as independent): {n_common:,} of "
+                rule += f"{second.n_trials:,} trials of {second.source} are also in it"
                 raise InvalidInputError.of(self.argument, "duplicate", rule, second.source)
             if n_common:
-                self.warnings.append(
-                    f"{n_common:,} trials of {second.source} are in {first.source} too and are "
-                    "treated as independent"
-                )
-
-    def _duplicates(
-        self, merged: PartialRun, partial: PartialRun, n_common: int
-    ) -> InvalidInputError:
-        advice = "name only one of them" if self.dedupe is None else "--dedupe counts it once"
-        rule = (
-            f"have every trial of {partial.model} on {partial.task} once ({advice}): "
-            f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
-            f"{first_names(merged.sources)}"
-        )
-        return InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
+                both = f"{n_common:,} trials of {second.source} are in {first.source} too"
+                self.warnings.append(f"{both} and are treated as independent")
 
 
 def _notes_on_merged(sources: Sequence[str], partials: Sequence[PartialRun]) -> list[str]:
@@ -229,8 +210,7 @@ def _age(partial: PartialRun) -> tuple[str, int]:
 def _difference(first: PartialRun, second: PartialRun) -> str:
     """Return in what a partial run differs from another that it would be added to, "" if not."""
     if first.version != second.version:
-        versions = first.version or "unknown", second.version or "unknown"
-        return f"version {versions[0]} of the task, not {versions[1]}"
+        return f"version {first.version or '?'} of the task, not {second.version or '?'}"
     if first.scored != second.scored:
         return "scores" if first.scored else "categories"
     if first.weights != second.weights:
@@ -275,15 +255,14 @@ def _n_common(first: PartialRun, second: PartialRun) -> int:
 
 def _sum(first: PartialRun, second: PartialRun) -> PartialRun:
     questions, trials = merge_trials(first, second, by_number(first, second))
-    seconds = (first.provenance.seconds, second.provenance.seconds)
-    total = None if None in seconds else sum(s for s in seconds if s is not None)
+    a, b = first.provenance.seconds, second.provenance.seconds
     verifiers = [*first.verifiers, *second.verifiers]
     return replace(
         first,
         sources=tuple(dict.fromkeys([*first.sources, *second.sources])),
         questions=questions,
         trials=trials,
-        provenance=replace(first.provenance, seconds=total),
+        provenance=replace(first.provenance, seconds=None if a is None or b is None else a + b),
         ordered=first.ordered and second.ordered,
         notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
         signals_error=first.signals_error or second.signals_error,
@@ -363,10 +342,10 @@ def same_numbers_same_texts(first: Trials, second: Trials) -> bool:
     rows = {key: row for row, key in reversed(list(enumerate(_keys(first))))}
     pairs = [(rows[key], row) for row, key in enumerate(_keys(second)) if key in rows]
     a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    one, other = first.digest, second.digest
-    if one is None or other is None:
-        one, other = first.category, second.category
-    return a.size > 0 and np.array_equal(one[a], other[b])
+    outcomes, others = first.digest, second.digest
+    if outcomes is None or others is None:
+        outcomes, others = first.category, second.category
+    return a.size > 0 and np.array_equal(outcomes[a], others[b])
 
 
 def merge_trials(
@@ -386,7 +365,7 @@ def merge_trials(
     if not a.is_graded.all():
         a = a.take(a.is_graded | ~duplicates(b, a, by_number))
     b = b.take(~duplicates(a, b, by_number))
-    joined = a + b
+    joined = Trials.joined([a, b])
     return tuple(questions[id] for id in order), joined.take(_ordered(joined))
 
 

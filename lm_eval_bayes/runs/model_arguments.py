@@ -28,12 +28,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.addresses import (
-    host_of,
-    plain_address,
-    plain_addresses,
-    secrets_in,
-)
+from lm_eval_bayes._util.addresses import host_of, plain_address, plain_addresses, secrets_in
 from lm_eval_bayes._util.hashing import ALGORITHM, SHA256, hash_json
 
 
@@ -192,11 +187,8 @@ def redacted(value: Any) -> Any:
     {'url': 'http://host:1/v1', 'eos_token': '</s>'}
     """
     if isinstance(value, Mapping):
-        return {
-            str(name): redacted(item)
-            for name, item in value.items()
-            if not names_a_secret(str(name), item)
-        }
+        items = {str(name): item for name, item in value.items()}
+        return {k: redacted(item) for k, item in items.items() if not names_a_secret(k, item)}
     if isinstance(value, (list, tuple)):
         return [redacted(item) for item in value]
     return _KEY_VALUE.sub(NOT_SHOWN, plain_addresses(value)) if isinstance(value, str) else value
@@ -222,7 +214,7 @@ def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> identity({"depth": 3})
     {'depth': {'hash': 'blake2b-128:c3585b60b755fb13e6e65a16d20f1230'}}
     """
-    return _kept(arguments, printed=False)
+    return _values(arguments, printed=False)
 
 
 def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,35 +227,30 @@ def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> shown({"pretrained": "org/model", "device": "cuda", "api_key": "sk-1", "depth": 3})
     {'pretrained': 'org/model', 'device': 'cuda', 'api_key': '(not shown)', 'depth': '(not shown)'}
     """
-    return _kept(arguments, printed=True)
+    return _values(arguments, printed=True)
 
 
-def _kept(arguments: Mapping[str, Any], *, printed: bool) -> dict[str, Any]:
+def _values(arguments: Mapping[str, Any], *, printed: bool) -> dict[str, Any]:
     """Return what is printed of arguments, or what identifies a model by them."""
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in arguments.items():
         kind = kind_of(name, value)
         if kind is Kind.PLACE:
-            kept[name] = _place(value)
+            is_short = isinstance(value, str) and "://" not in value
+            values[name] = plain_address(value) if is_short else redacted(as_json(value))
         elif kind is Kind.IDENTITY or (printed and kind is Kind.SPEED):
             if _holds_arguments(name, value):
-                kept[name] = _kept(value, printed=printed)
+                values[name] = _values(value, printed=printed)
             elif name in NAMES and isinstance(value, str):
-                kept[name] = plain_addresses(value)  # a name may look like a key
+                values[name] = plain_addresses(value)  # a name may look like a key
             else:
-                kept[name] = redacted(as_json(value))
+                values[name] = redacted(as_json(value))
         elif printed and _IDENTIFIER.fullmatch(name):
-            kept[name] = NOT_SHOWN  # another name is a part of some value that was cut in two
+            values[name] = NOT_SHOWN  # another name is a part of some value that was cut in two
         elif not printed and kind is Kind.UNKNOWN:
             hashed = is_hashed(value)
-            kept[name] = value if hashed else {"hash": hash_json(redacted(as_json(value)))}
-    return kept
-
-
-def _place(value: Any) -> Any:
-    if isinstance(value, str) and "://" not in value:
-        return plain_address(value)
-    return redacted(as_json(value))
+            values[name] = value if hashed else {"hash": hash_json(redacted(as_json(value)))}
+    return values
 
 
 def as_json(value: Any) -> Any:
@@ -279,11 +266,8 @@ def as_json(value: Any) -> Any:
 
 def is_hashed(value: object) -> bool:
     """Return whether a recorded value is the hash of an unknown argument."""
-    return (
-        isinstance(value, Mapping)
-        and set(value) == {"hash"}
-        and str(value["hash"]).startswith(f"{ALGORITHM}:")
-    )
+    inner = value["hash"] if isinstance(value, Mapping) and set(value) == {"hash"} else ""
+    return str(inner).startswith(f"{ALGORITHM}:")
 
 
 #: The entries that say where weights and tokenizer came from.
@@ -409,13 +393,10 @@ def model_name(arguments: Mapping[str, Any], backend: str, recorded: str = "") -
         if isinstance(given.get(key), str) and given[key]:
             name = plain_model_name(recorded or given[key])
             return Path(name).name if key == "path" else name
-    for key in _PLACES:
-        host = host_of(given.get(key))
-        if host:
-            return f"{backend} {host}"
-    if backend == "biased_coin":
+    host = next(filter(None, (host_of(given.get(key)) for key in _PLACES)), "")
+    if backend == "biased_coin" and not host:
         return " ".join([backend, *_coin_settings(given)])
-    return backend
+    return f"{backend} {host}".rstrip()
 
 
 def _coin_settings(given: Mapping[str, Any]) -> Iterator[str]:
@@ -425,9 +406,7 @@ def _coin_settings(given: Mapping[str, Any]) -> Iterator[str]:
         values = [str(value) for name, value in law.items() if name != "kind"]
         yield f"{law['kind']}={':'.join(values)}"
         return
-    for name in _COIN:
-        if name in given:
-            yield f"{name}={given[name]}"
+    yield from (f"{name}={given[name]}" for name in _COIN if name in given)
 
 
 def plain_model_name(name: str) -> str:

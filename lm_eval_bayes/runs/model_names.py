@@ -36,22 +36,19 @@ def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]
     for (model, _), group in by_task.items():
         keys = differing_keys([_settings(partial) for partial in group])
         differing.setdefault(model, {}).update(dict.fromkeys(keys))
-    names: list[str] = []
-    warnings: list[str] = []
-    taken: set[tuple[str, str]] = set()
+    names, warnings = dict[tuple[str, str], None](), list[str]()
     for partial in partials:
         keys = list(differing[partial.model])
         base, number = with_settings(partial.model, _settings(partial), keys), 1
         name = base
-        while (name, partial.task) in taken:
+        while (name, partial.task) in names:
             number += 1
             name = f"{base} ({number})"
         if number > 1:
             reason = f"it differs in {', '.join(keys)}" if keys else "it has a path of its own"
             warnings.append(f"{name} is the run in {partial.source}: {reason}")
-        taken.add((name, partial.task))
-        names.append(name)
-    return names, warnings
+        names[name, partial.task] = None
+    return [name for name, _ in names], warnings
 
 
 def _settings(partial: PartialRun) -> dict[str, Any]:
@@ -88,9 +85,5 @@ def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ['temperature']
     """
     names = dict.fromkeys(name for mapping in settings for name in mapping)
-    missing = object()
-    return [
-        name
-        for name in names
-        if any(m.get(name, missing) != settings[0].get(name, missing) for m in settings)
-    ]
+    first, missing = settings[0] if settings else {}, object()
+    return [k for k in names if any(m.get(k, missing) != first.get(k, missing) for m in settings)]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes._util.validation import as_real, check_pair
-from lm_eval_bayes.runs.log_fields import mapping, number
-from lm_eval_bayes.runs.model_arguments import Kind, backend_and_arguments, identity, kind_of
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
+from lm_eval_bayes.runs.model_arguments import Kind, identity, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.stats import check_weights
 
 #: Names of settings that stand for another one.
 _SAME = {
@@ -47,6 +48,10 @@ class LoggedTask:
         The time in the names of the files.
     results : mapping
         The content of the results file; empty where there is none.
+    backend : str
+        The backend that generated the responses; "" where it is not recorded.
+    model_args : mapping
+        The arguments of the backend.
     names_model : bool
         Whether the lines name the model, as those that a store exported do.
     """
@@ -57,37 +62,35 @@ class LoggedTask:
     config: Mapping[str, Any]
     stamp: str = ""
     results: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    backend: str = ""
+    model_args: Mapping[str, Any] = field(default_factory=dict)
     names_model: bool = False
-
-    @property
-    def model_args(self) -> dict[str, Any]:
-        """The arguments of the backend."""
-        return self._model[1]
-
-    @property
-    def backend(self) -> str:
-        """The backend that generated the responses; "" where it is not recorded."""
-        return self._model[0]
-
-    @cached_property
-    def _model(self) -> tuple[str, dict[str, Any]]:
-        config = mapping(self.results.get("config"))
-        return backend_and_arguments(str(config.get("model") or ""), config.get("model_args"))
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The metadata of the task's configuration."""
-        return mapping(self.config.get("metadata"))
+        return mapping(self.config, "metadata")
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings of repeated sampling; empty for a task without them."""
-        return mapping(self.metadata.get("bayes"))
+        return mapping(self.config, "metadata", "bayes")
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The score of each graded category."""
-        return tuple(self.settings.get("weights") or (0.0, 1.0))
+        """The score of each graded category.
+
+        Raises
+        ------
+        InvalidInputError
+            If the task's configuration holds something else.
+        """
+        given = self.settings.get("weights") or (0.0, 1.0)
+        try:
+            return tuple(check_weights(given).tolist())
+        except (InvalidInputError, TypeError):
+            rule = f"tell the scores of the categories of task {self.task} in its results"
+            raise InvalidInputError.of("RUN", "missing", rule, given) from None
 
     def bounds(self, metric: str) -> tuple[float, float] | None:
         """Return the lowest and the highest score of a metric; None where it gives categories.
@@ -97,23 +100,20 @@ class LoggedTask:
         InvalidInputError
             If the task's configuration holds something else.
         """
-        is_first = not metric or metric in self.metrics[:1]
-        given = mapping(self._recorded("bounds")).get(metric)
-        if (
-            given is None
-            and (given := self._of_metric("bounds", None if is_first else metric)) is None
-        ):
+        given = lookup(self.metadata, "lm_eval_bayes", "bounds", metric)
+        given = self._of_metric("bounds", metric) if given is None else given
+        if given is None:
             return None
         rule = f"have two numbers, low < high, as bounds of the scores of task {self.task}"
         return check_pair("RUN", given, rule, lambda low, high: low < high)
 
-    def threshold(self, metric: str | None = None) -> float | None:
+    def threshold(self, metric: str) -> float | None:
         """Return the score from which on a trial passes; None without one."""
         return as_real(self._of_metric("threshold", metric))
 
-    def _of_metric(self, setting: str, metric: str | None) -> Any:
-        """Return a setting that may be a mapping from metrics."""
-        if metric is None:
+    def _of_metric(self, setting: str, metric: str) -> Any:
+        """Return a setting that may be a mapping from metrics but the first."""
+        if not metric or metric in self.metrics[:1]:
             return self.settings.get(setting)
         given = self.metadata.get(f"bayes_{setting}")
         return given.get(metric) if isinstance(given, Mapping) else given
@@ -129,11 +129,8 @@ class LoggedTask:
     @property
     def metric_errors(self) -> Mapping[str, str]:
         """Why metrics have no numbers, by their names."""
-        return {name: one_line(text) for name, text in mapping(self._recorded("errors")).items()}
-
-    def _recorded(self, name: str) -> Any:
-        """Return what this package recorded of the task when it had been evaluated."""
-        return mapping(self.metadata.get("lm_eval_bayes")).get(name)
+        errors = mapping(self.metadata, "lm_eval_bayes", "errors")
+        return {name: one_line(text) for name, text in errors.items()}
 
     @property
     def cluster_field(self) -> str | None:
@@ -144,28 +141,18 @@ class LoggedTask:
     @property
     def metric_list(self) -> list[Mapping[str, Any]]:
         """The metrics that the task lists."""
-        listed = self.config.get("metric_list")
-        return [mapping(entry) for entry in listed] if isinstance(listed, list) else []
+        return mappings(self.config.get("metric_list"))
 
     @property
     def version(self) -> str:
         """The version of the task, as text; "" where it is not recorded."""
-        version = mapping(self.results.get("versions")).get(self.task)
+        version = lookup(self.results, "versions", self.task)
         version = self.metadata.get("version") if version is None else version
         return "" if version is None else str(version)
 
-    @property
-    def n_answered(self) -> int | None:
-        """The number of questions that the run answered, None where it is not recorded."""
-        return self._n_samples("effective")
-
-    @property
-    def n_questions(self) -> int | None:
-        """The number of questions of the task, None where it is not recorded."""
-        return self._n_samples("original")
-
-    def _n_samples(self, key: str) -> int | None:
-        n = mapping(mapping(self.results.get("n-samples")).get(self.task)).get(key)
+    def n_questions(self, kind: str) -> int | None:
+        """Return the number of questions, "original" of the task or "effective" of the run."""
+        n = lookup(self.results, "n-samples", self.task, kind)
         return n if isinstance(n, int) else None
 
 
@@ -181,25 +168,20 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenanc
         model got.
     """
     results, config = task.results, task.config
-    versions = {
-        name: results[key]
-        for name, key in (("lm_eval", "lm_eval_version"), ("transformers", "transformers_version"))
-        if isinstance(results.get(key), str) and results[key] != "N/A"
-    }
-    if task.version:
-        versions["task"] = task.version
+    versions = {name: results.get(f"{name}_version") for name in ("lm_eval", "transformers")}
+    versions["task"] = task.version
     dataset, name = config.get("dataset_path"), config.get("dataset_name")
     return Provenance(
         backend=task.backend,
         model_args=task.model_args,
-        generation_kwargs=dict(sent or mapping(config.get("generation_kwargs"))),
+        generation_kwargs=dict(sent or mapping(config, "generation_kwargs")),
         metadata=task.metadata,
         date=number(results.get("date")),
-        versions=versions,
+        versions={k: v for k, v in versions.items() if isinstance(v, str) and v not in ("", "N/A")},
         seconds=number(results.get("total_evaluation_time_seconds")),
         dataset="/".join(text for text in (dataset, name) if isinstance(text, str) and text),
-        revision=str(mapping(config.get("dataset_kwargs")).get("revision") or ""),
-        n_questions=task.n_questions,
+        revision=str(lookup(config, "dataset_kwargs", "revision") or ""),
+        n_questions=task.n_questions("original"),
         config=config,
     )
 
@@ -209,9 +191,8 @@ def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     given = {k: v for k, v in task.model_args.items() if kind_of(k) is not Kind.PLACE}
     arguments = {**({"backend": task.backend} if task.backend else {}), **identity(given)}
     # the harness records its flag, and a task of this package what it did
-    ours = mapping(task.metadata.get("lm_eval_bayes"))
-    recorded = {**task.results, **mapping(ours.get("protocol"))}
-    shots = mapping(task.results.get("n-shot")).get(task.task, task.config.get("num_fewshot"))
+    recorded = {**task.results, **mapping(task.metadata, "lm_eval_bayes", "protocol")}
+    shots = mapping(task.results, "n-shot").get(task.task, task.config.get("num_fewshot"))
     if shots:
         arguments["num_fewshot"] = shots
     of_examples = ("fewshot_as_multiturn",) if shots else ()
@@ -234,10 +215,9 @@ def generation(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = _SAME.get(key, key)
-        if name == "until" and isinstance(value, str):
-            value = [value]
-        if name == "until" and isinstance(value, (list, tuple)):
-            value = sorted(map(str, value))  # the first of them that occurs ends a text
+        if name == "until" and isinstance(value, (str, list, tuple)):
+            # the first of them that occurs ends a text
+            value = [value] if isinstance(value, str) else sorted(map(str, value))
         if value is not None and name not in ("seed", "do_sample"):
             settings.setdefault(name, value)
     if kwargs.get("do_sample") is False or settings.get("temperature") == 0:
@@ -266,11 +246,8 @@ def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     >>> groups_of({"group_subtasks": {"all": ["sums", "c"], "sums": ["a", "b"], "c": []}})
     {'all': ('a', 'b', 'c'), 'sums': ('a', 'b')}
     """
-    listed = {
-        str(group): list(map(str, tasks))
-        for group, tasks in mapping(results.get("group_subtasks")).items()
-        if isinstance(tasks, list) and tasks
-    }
+    groups = mapping(results, "group_subtasks").items()
+    listed = {str(k): [*map(str, tasks)] for k, tasks in groups if tasks and type(tasks) is list}
 
     def tasks_of(name: str, visited: set[str]) -> Iterator[str]:
         if name not in visited and name not in listed:

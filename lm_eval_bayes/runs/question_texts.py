@@ -50,10 +50,8 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
     texts = run.texts[number]
     if run.is_graded is not None:
         texts = texts[np.flatnonzero(run.is_graded[number])]
-    found = texts.read()
-    right = next((trial.right_answers for trial in found if trial.right_answers), ())
-    return QuestionTexts(
-        tuple(map(replace_surrogates, right)),
-        tuple(None if t.text is None else replace_surrogates(t.text) for t in found),
-        sum(trial.damaged for trial in found),
-    )
+    trials = texts.read()
+    right = next((trial.right_answers for trial in trials if trial.right_answers), ())
+    responses = tuple(None if t.text is None else replace_surrogates(t.text) for t in trials)
+    n_damaged = sum(trial.damaged for trial in trials)
+    return QuestionTexts(tuple(map(replace_surrogates, right)), responses, n_damaged)

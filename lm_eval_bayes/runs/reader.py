@@ -17,11 +17,7 @@ from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.file_access import errors_of
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
-from lm_eval_bayes.runs.readers.protocol import (
-    UNREADABLE_RULES,
-    FileContents,
-    NothingToCountError,
-)
+from lm_eval_bayes.runs.readers.protocol import UNREADABLE_RULES, FileContents, NothingToCountError
 from lm_eval_bayes.runs.regrading import regraded_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, with_scores
@@ -135,12 +131,8 @@ def _read_files(files: Iterable[RunFile], query: Query) -> tuple[list[FileConten
     InvalidInputError
         If a file is broken, nothing can be counted, or a path does not hold the task.
     """
-    read: list[FileContents] = []
-    warnings: list[str] = []
-    skipped: list[NothingToCountError] = []
-    unreadable: list[str] = []
-    matched: set[str] = set()
-    tasks: dict[str, set[str]] = {}
+    read, warnings, skipped = list[FileContents](), list[str](), list[NothingToCountError]()
+    unreadable, matched, tasks = list[str](), set[str](), dict[str, set[str]]()
     for file in files:
         try:
             with errors_of(query.argument, file.file):
@@ -170,7 +162,7 @@ def _read_files(files: Iterable[RunFile], query: Query) -> tuple[list[FileConten
             warnings += contents.warnings
     for path, names in tasks.items():
         if path not in matched:
-            rule = f"hold task {query.task}; there is {_listed(names)}"
+            rule = f"hold task {query.task}; there is {', '.join(sorted(names))}"
             raise InvalidInputError.of(query.argument, "choice", rule, path)
     if skipped and not read:
         raise skipped[0]
@@ -202,17 +194,13 @@ def _of_one_kind(partials: Sequence[PartialRun]) -> list[PartialRun]:
     return [with_scores(p) if (p.task, p.metric) in scored else p for p in partials]
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(set(names)))
-
-
 def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
     """Refuse a metric or a filter that nothing could be asked for."""
     for argument in ("metric", "filter"):
-        asked, names = getattr(query, argument), {getattr(run, argument) for run in partials}
-        if asked is not None and asked not in names:
-            rule = f"be left out: what was read holds {_listed(names - {''}) or 'none'}"
-            raise InvalidInputError.of(argument, "conflict", rule, asked)
+        name, names = getattr(query, argument), {getattr(run, argument) for run in partials}
+        if name is not None and name not in names:
+            rule = f"be left out: what was read holds {', '.join(sorted(names - {''})) or 'none'}"
+            raise InvalidInputError.of(argument, "conflict", rule, name)
 
 
 def _check_models(partials: Sequence[PartialRun], query: Query) -> None:
@@ -239,8 +227,7 @@ def _tasks_of_groups(
     groups: Sequence[Mapping[str, tuple[str, ...]]], tasks: Container[str], query: Query
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the groups whose tasks were read, and warnings of tasks that are missing of one."""
-    members: dict[str, tuple[str, ...]] = {}
-    warnings: list[str] = []
+    members, warnings = dict[str, tuple[str, ...]](), list[str]()
     for of_file in groups:
         for group, names in of_file.items():
             missing = [name for name in names if name not in tasks]
@@ -283,38 +270,32 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
     versions = [(run, run.provenance.versions.get("task")) for run in runs]
     yield from _differing(task, "are of different versions", versions)
     protocols = [run.provenance.protocol for run in runs]
-    known = [(run, name) for run, name in zip(runs, protocols, strict=True) if name]
-    yield from _differing(task, "were asked under different protocols", known)
+    recorded = [(run, name or None) for run, name in zip(runs, protocols, strict=True)]
+    yield from _differing(task, "were asked under different protocols", recorded)
     yield from _differing(task, "count different things", [(run, _counted(run)) for run in runs])
     sent = [
         {**generation(provenance.generation_kwargs), **(provenance.setup or {})}
         for provenance in (run.provenance for run in runs)
         if provenance.generation_kwargs or provenance.setup is not None
     ]
-    differing = differing_keys(sent)
-    if differing:
-        listed = "; ".join(
-            f"{key}: " + ", ".join(dict.fromkeys(str(kwargs.get(key, "unset")) for kwargs in sent))
-            for key in differing
-        )
+    if differing := differing_keys(sent):
+        values = ((k, dict.fromkeys(str(s.get(k, "unset")) for s in sent)) for k in differing)
+        listed = "; ".join(f"{key}: {', '.join(of_key)}" for key, of_key in values)
         yield f"task {task}: the runs were generated with different settings ({listed})"
     categories, prompts = (_by_question(runs, name) for name in ("categories", "prompt_hashes"))
     if several := {id: labels for id, labels in categories.items() if len(labels) > 1}:
         id, labels = next(iter(several.items()))
         both = [f"{one_line(text, 40)!r} ({model})" for text, model in labels.items()][:2]
-        yield (
-            f"task {task}: the runs have {plural(len(several), 'question')} in different "
-            f"categories, as {one_line(id, 40)} in {' and '.join(both)}"
-        )
+        questions = f"{plural(len(several), 'question')} in different categories"
+        example = f"{one_line(id, 40)} in {' and '.join(both)}"
+        yield f"task {task}: the runs have {questions}, as {example}"
     n_different = sum(len(models) > 1 for models in prompts.values())
     # a protocol says what was asked, and chat templates are the models' own
     explained = all(name and not name.startswith("custom") for name in protocols)
     if n_different and not explained:
-        yield (
-            f"task {task}: the prompts of {n_different:,} of {len(prompts):,} questions differ "
-            "between the runs, as they do where models have chat templates of their own, and where "
-            "something else was asked"
-        )
+        differ = f"the prompts of {n_different:,} of {len(prompts):,} questions differ"
+        cause = "models have chat templates of their own, and where something else was asked"
+        yield f"task {task}: {differ} between the runs, as they do where {cause}"
 
 
 def _counted(run: TaskRun) -> str:

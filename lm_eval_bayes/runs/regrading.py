@@ -41,18 +41,18 @@ def _regraded(run: PartialRun, regrade: Regrade) -> PartialRun:
     ends = np.searchsorted(trials.question, np.arange(len(run.questions) + 1))
     for question, begin, end in zip(run.questions, ends[:-1], ends[1:], strict=True):
         texts = trials.logged[begin:end].read()
-        rows = [begin + i for i, text in enumerate(texts) if text.text is not None]
-        responses = [text.text for text in texts if text.text is not None]
+        responses = {begin + i: t.text for i, t in enumerate(texts) if t.text is not None}
         targets = {text.right_answers for text in texts if text.right_answers}
-        if not rows:
+        if not responses:
             continue
         if len(targets) != 1 or len(target := targets.pop()) != 1 or not target[0].strip():
             rule = f"be left out: not one right answer to every question of {run.task} is logged"
             got = f"question {question.id} of {run.source}"
             raise NothingToCountError.of("regrade", "conflict", rule, got)
-        grades = regrade(responses, target[0], marker if isinstance(marker, str) else None)
-        for row, (right, found) in zip(rows, grades, strict=True):
-            category[row], answer[row] = int(right), found
+        end_token = marker if isinstance(marker, str) else None
+        grades = regrade(list(responses.values()), target[0], end_token)
+        for row, (is_right, extracted) in zip(responses, grades, strict=True):
+            category[row], answer[row] = int(is_right), extracted
     notes = list(run.notes)
     is_other = trials.is_graded & (trials.category != category)
     remark = objects([None] * category.size)
@@ -61,15 +61,7 @@ def _regraded(run: PartialRun, regrade: Regrade) -> PartialRun:
     if len(run.weights) > 2:
         unused = f"the task's own {len(run.weights)} categories were not used"
         notes.append(f"graded again as right or wrong: {unused}")
-    graded = replace(
-        trials, category=category, score=None, answer=answer, remark=remark, signals={}
-    )
-    return replace(
-        run,
-        trials=graded,
-        ordered=True,
-        metric=REGRADED,
-        weights=(0.0, 1.0),
-        notes=tuple(notes),
-        threshold=None,
-    )
+    trials = replace(trials, category=category, score=None, answer=answer, remark=remark)
+    trials = replace(trials, signals={})
+    run = replace(run, trials=trials, ordered=True, metric=REGRADED, weights=(0.0, 1.0))
+    return replace(run, notes=tuple(notes), threshold=None)

@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.addresses import plain_addresses
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema, schema_from
 from lm_eval_bayes.rubric.signals import SignalTable
-from lm_eval_bayes.runs.log_fields import protocol_label
+from lm_eval_bayes.runs.log_fields import lookup, protocol_label
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_arguments import redacted, shown
 from lm_eval_bayes.stats import FloatArray, IntArray, Outcomes, ScoreOutcomes
@@ -32,12 +30,8 @@ COST, CUT_OFF, EMPTY = "cost", "cut_off", "empty"
 MOST_OF_TRIAL = 1e12
 
 
-#: Attributes of a provenance that may hold addresses.
-_TEXTS = ("backend", "dataset", "revision")
-
-
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
+#: Attributes of a provenance that may hold addresses or secrets.
+_REDACTED = ("backend", "dataset", "revision", "generation_kwargs", "metadata", "config")
 
 
 @dataclass(frozen=True)
@@ -78,42 +72,32 @@ class Provenance:
     """
 
     backend: str = ""
-    model_args: Mapping[str, Any] = field(default_factory=_nothing)
-    generation_kwargs: Mapping[str, Any] = field(default_factory=_nothing)
-    metadata: Mapping[str, Any] = field(default_factory=_nothing)
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     date: float | None = None
-    versions: Mapping[str, Any] = field(default_factory=_nothing)
+    versions: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     dataset: str = ""
     revision: str = ""
     n_questions: int | None = None
     setup: Mapping[str, Any] | None = None
     ks: tuple[int, ...] = ()
-    config: Mapping[str, Any] = field(default_factory=_nothing, repr=False)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        config, metadata = redacted(self.config), self._own(self.metadata)
-        if isinstance(config.get("metadata"), Mapping):
-            config["metadata"] = self._own(config["metadata"])
-        plain = {
-            "config": config,
-            "metadata": metadata,
-            "generation_kwargs": redacted(self.generation_kwargs),
-            "model_args": shown(self.model_args),
-        }
-        texts = {name: plain_addresses(getattr(self, name)) for name in _TEXTS}
-        for name, value in {**texts, **{k: MappingProxyType(v) for k, v in plain.items()}}.items():
+        plain: dict[str, Any] = {name: redacted(getattr(self, name)) for name in _REDACTED}
+        for record in (plain, plain["config"]):
+            if isinstance(metadata := record.get("metadata"), Mapping):
+                own = {key: v for key, v in metadata.items() if key not in self.model_args}
+                record["metadata"] = own
+        for name, value in {**plain, "model_args": shown(self.model_args)}.items():
             object.__setattr__(self, name, value)
 
     @property
     def protocol(self) -> str:
         """How the questions were asked, see :func:`~.log_fields.protocol_label`."""
-        recorded = self.metadata.get("lm_eval_bayes")
-        return protocol_label(recorded.get("protocol") if isinstance(recorded, Mapping) else None)
-
-    def _own(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a task's metadata without the arguments of the model."""
-        return dict(redacted({k: v for k, v in metadata.items() if k not in self.model_args}))
+        return protocol_label(lookup(self.metadata, "lm_eval_bayes", "protocol"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +164,7 @@ class TaskRun:
     outcomes: Outcomes
     trials: tuple[IntArray, ...] | None = None
     answers: tuple[tuple[str | None, ...], ...] | None = None
-    measured: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=_nothing)
+    measured: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=dict)
     questions: tuple[str, ...] = ()
     prompt_hashes: tuple[str, ...] | None = None
     seeds: tuple[tuple[int | None, ...], ...] | None = None
@@ -188,7 +172,7 @@ class TaskRun:
     texts: tuple[LoggedTexts, ...] | None = None
     is_graded: tuple[npt.NDArray[np.bool_], ...] | None = None
     categories: tuple[str | None, ...] | None = None
-    signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=_nothing)
+    signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=dict)
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()
     metric: str = GRADED
@@ -402,10 +386,8 @@ class TaskRun:
             If several verifiers have judged parts of the run.
         """
         if len(self.verifiers) > 1:
-            rule = (
-                f"have the verdicts of one verifier in all files of {self.model} on {self.task} "
-                "(or leave them aside with --ignore-verdicts)"
-            )
+            rule = f"have the verdicts of one verifier in all files of {self.model} on {self.task} "
+            rule += "(or leave them aside with --ignore-verdicts)"
             names = ", ".join(str(verifier.get("name")) for verifier in self.verifiers)
             raise InvalidInputError.of("RUN", "mismatch", rule, names)
         return self.verifiers[0] if self.verifiers else None
@@ -419,10 +401,8 @@ class TaskRun:
         InvalidInputError
             If the configuration of one is not a rubric.
         """
-        entry: Any = self.provenance.config
-        for name in ("metadata", "bayes", "rubrics", "own"):
-            entry = entry.get(name) if isinstance(entry, Mapping) else None
-        return tuple(map(schema_from, entry)) if isinstance(entry, list) else ()
+        schemata = lookup(self.provenance.config, "metadata", "bayes", "rubrics", "own")
+        return tuple(map(schema_from, schemata)) if isinstance(schemata, list) else ()
 
     @cached_property
     def tokens(self) -> int | None:
@@ -480,7 +460,7 @@ class SavedRuns:
     """
 
     runs: tuple[TaskRun, ...]
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     paths: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
@@ -498,11 +478,8 @@ class SavedRuns:
     def of_path(self, number: int) -> SavedRuns:
         """Return the runs of one of the paths."""
         chosen = [i for i, path in enumerate(self.paths) if path == number]
-        return replace(
-            self,
-            runs=tuple(self.runs[i] for i in chosen),
-            paths=tuple(self.paths[i] for i in chosen),
-        )
+        runs = tuple(self.runs[i] for i in chosen)
+        return replace(self, runs=runs, paths=(number,) * len(runs))
 
     def of_task(self, task: str) -> tuple[TaskRun, ...]:
         """Return the runs of a task, one per model."""

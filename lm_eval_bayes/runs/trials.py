@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +78,10 @@ class Question:
             cluster=other.cluster if self.cluster is None else self.cluster,
             categories=tuple(dict.fromkeys((*self.categories, *other.categories))),
         )
+
+
+#: Columns that are kept where all parts of a table have them.
+_WHOLE = ("question", "category", "number", "score", "answer", "digest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +158,31 @@ class Trials:
         """Return the trials of several questions, a part each, as one table."""
         sizes = [part.category.size for part in parts]
         question = np.repeat(np.arange(len(parts)), sizes)
-        return replace(_joined(parts), question=question)
+        return replace(cls.joined(parts), question=question)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Trials]) -> Trials:
+        """Return the rows of all parts.
+
+        Scores, answers and digests are kept where all parts have them, as a part without is not
+        known to have none; of the other columns what is missing is filled.
+        """
+        sizes = [part.category.size for part in parts]
+        columns: dict[str, Any] = {}
+        for name in (*_WHOLE, "seed", "remark"):
+            of_parts = [getattr(part, name) for part in parts]
+            if (all if name in _WHOLE else any)(column is not None for column in of_parts):
+                columns[name] = _filled(of_parts, sizes, None)
+        if any(part.logged is not None for part in parts):
+            both = zip(parts, sizes, strict=True)
+            texts = [part.logged or LoggedTexts.at([-1] * n) for part, n in both]
+            columns["logged"] = LoggedTexts.joined(texts)
+        for name in ("measured", "signals"):
+            by_part: list[Mapping[str, FloatArray]] = [getattr(part, name) for part in parts]
+            keys = dict.fromkeys(key for named in by_part for key in named)
+            filled = ((k, _filled([part.get(k) for part in by_part], sizes, np.nan)) for k in keys)
+            columns[name] = dict(filled)
+        return cls(**columns)
 
     @property
     def is_graded(self) -> npt.NDArray[np.bool_]:
@@ -174,38 +203,6 @@ class Trials:
                 columns[name] = column[rows]
         return Trials(**columns)
 
-    def __add__(self, other: Trials) -> Trials:
-        """Return the rows of both."""
-        return _joined([self, other])
-
-
-def _joined(parts: Sequence[Trials]) -> Trials:
-    """Return the rows of all parts.
-
-    Scores, answers and digests are kept where all parts have them, as a part without is not known
-    to have none; of the other columns what is missing is filled.
-    """
-    sizes = [part.category.size for part in parts]
-    columns: dict[str, Any] = {}
-    for name in ("question", "category", "number", "score", "answer", "digest"):
-        of_parts = [getattr(part, name) for part in parts]
-        if all(column is not None for column in of_parts):
-            columns[name] = np.concatenate(of_parts)
-    for name in ("seed", "remark"):
-        of_parts = [getattr(part, name) for part in parts]
-        if any(column is not None for column in of_parts):
-            columns[name] = _filled(of_parts, sizes, None)
-    if any(part.logged is not None for part in parts):
-        texts = (p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True))
-        columns["logged"] = LoggedTexts.joined(list(texts))
-    for name in ("measured", "signals"):
-        by_part: list[Mapping[str, FloatArray]] = [getattr(part, name) for part in parts]
-        columns[name] = {
-            key: _filled([named.get(key) for named in by_part], sizes, np.nan)
-            for key in dict.fromkeys(key for named in by_part for key in named)
-        }
-    return Trials(**columns)
-
 
 def _filled(parts: Sequence[npt.NDArray[Any] | None], sizes: Sequence[int], missing: Any) -> Any:
     """Return the rows of all parts, where one is missing this value in every row."""
@@ -218,6 +215,10 @@ def objects(values: Sequence[Any]) -> Column:
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
+
+
+#: A question with its trials.
+Part: TypeAlias = tuple[Question, Trials]
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,15 +327,7 @@ _OF_A_RUN = ["sources", "metric", "filter", "provenance", "signals_error", "veri
 
 
 def task_run_of(partial: PartialRun, name: str) -> TaskRun:
-    """Return merged trials in the form that commands read.
-
-    Parameters
-    ----------
-    partial : PartialRun
-        The trials.
-    name : str
-        The name of the model, distinct among all that were read.
-    """
+    """Return merged trials in the form that commands read; `name` is that of the model."""
     questions, weights = partial.questions, partial.weights
     ids = [question.id for question in questions]
     clusters = _of_every(question.cluster for question in questions)
@@ -345,22 +338,14 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         some = f"only {n_clustered} of {len(questions)} questions have a cluster"
         notes.append(f"{some}: they were taken as independent")
     prompts = tuple(question.prompt for question in questions)
-    attributes: dict[str, Any] = {
-        **{attribute: getattr(partial, attribute) for attribute in _OF_A_RUN},
-        "questions": tuple(question.text for question in questions),
-        "doc_ids": _of_every(question.doc_id for question in questions),
-        "categories": categories,
-        "prompt_hashes": prompts if any(prompts) else None,
-    }
     logged, trials = partial.trials, partial.trials.graded()
     notes += _remarks(logged)
     of_logged, of_graded = (_Views(table.question, len(questions)) for table in (logged, trials))
     answers = _tuples(trials.answer, of_graded)
     # without an answer the task extracts none, and maj@k has no vote to count
     if answers and _are_right_answers(answers, of_graded(trials.category)):
-        notes.append(
-            "the answers are left out: right and wrong trials of a question have the same one"
-        )
+        reason = "right and wrong trials of a question have the same one"
+        notes.append(f"the answers are left out: {reason}")
         answers = None
     if trials.score is not None and clusters:
         notes.append("clusters are not used for scores: the questions were taken as independent")
@@ -368,7 +353,12 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         if column in trials.measured:
             share = np.nansum(trials.measured[column]) / trials.category.size
             notes.append(f"{share:.2%} of the responses {what}")
-    attributes |= {
+    attributes: dict[str, Any] = {
+        **{attribute: getattr(partial, attribute) for attribute in _OF_A_RUN},
+        "questions": tuple(question.text for question in questions),
+        "doc_ids": _of_every(question.doc_id for question in questions),
+        "categories": categories,
+        "prompt_hashes": prompts if any(prompts) else None,
         "texts": None if logged.logged is None else of_logged(logged.logged),
         "is_graded": of_logged(logged.is_graded),
         "answers": answers,
@@ -407,7 +397,7 @@ class _Views:
 
     def __init__(self, question: IntArray, n_questions: int) -> None:
         ends = np.searchsorted(question, np.arange(n_questions + 1)).tolist()
-        self.parts = [slice(*ends[i : i + 2]) for i in range(n_questions)]
+        self.parts = [slice(*of_question) for of_question in pairwise(ends)]
 
     def __call__(self, column: Any) -> tuple[Any, ...]:
         return tuple(column[part] for part in self.parts)
@@ -424,10 +414,10 @@ def _with_values(
     columns: Mapping[str, FloatArray], views: _Views
 ) -> dict[str, tuple[FloatArray, ...]]:
     """Return the columns that have a number, by question."""
-    known = {name: column for name, column in columns.items() if not np.isnan(column).all()}
-    for column in known.values():
+    filled = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+    for column in filled.values():
         column.setflags(write=False)
-    return {name: views(column) for name, column in known.items()}
+    return {name: views(column) for name, column in filled.items()}
 
 
 def _are_right_answers(
@@ -475,9 +465,9 @@ def endings(texts: Iterable[str], reasons: Iterable[object]) -> dict[str, FloatA
     >>> {name: column.tolist() for name, column in endings(["a", "b"], ["length", "stop"]).items()}
     {'cut_off': [1.0, 0.0]}
     """
-    found = {CUT_OFF: [reason == "length" for reason in reasons]}
-    found[EMPTY] = [not text.strip() for text in texts]
-    return {name: np.array(flags, np.float64) for name, flags in found.items() if any(flags)}
+    columns = {CUT_OFF: [reason == "length" for reason in reasons]}
+    columns[EMPTY] = [not text.strip() for text in texts]
+    return {name: np.array(flags, np.float64) for name, flags in columns.items() if any(flags)}
 
 
 def counted_trials(wrong: int, right: int, logged: LoggedTexts | None = None) -> Trials:
@@ -493,9 +483,7 @@ def counted_trials(wrong: int, right: int, logged: LoggedTexts | None = None) ->
     return Trials.of_question(category, digest=digest, logged=logged)
 
 
-def questions_of(
-    parts: Iterable[tuple[Question, Trials]],
-) -> tuple[tuple[Question, ...], Trials]:
+def questions_of(parts: Iterable[Part]) -> tuple[tuple[Question, ...], Trials]:
     """Return questions and the table of their trials."""
     questions, trials = zip(*parts, strict=True)
     return questions, Trials.stacked(trials)

@@ -130,10 +130,8 @@ class Verdicts:
         """
         verdict = self.trials.get((doc_id, trial))
         if verdict is not None and verdict.text != text:
-            sentence = (
-                f"{self.path} holds a verdict on another text of trial {trial} of question "
-                f"{doc_id} (or on another question or standard answer); judge anew with --restart"
-            )
+            sentence = f"{self.path} holds a verdict on another text of trial {trial} of question "
+            sentence += f"{doc_id} (or on another question or answer); judge anew with --restart"
             raise ChangedTrialError(sentence, "mismatch", str(self.path), (doc_id, trial))
         return None if verdict is None or verdict.error is not None else verdict
 
@@ -239,9 +237,8 @@ def _header(row: Any) -> VerdictsHeader:
 def _trial(row: Any) -> TrialVerdict:
     """Return a line as a verdict that holds what it must."""
     verdict = TrialVerdict(**row)
-    for number in verdict.key:
-        if type(number) is not int or number < 0:
-            raise ValueError(f"question and trial are whole numbers from 0; got {number}")
+    if not all(type(number) is int and number >= 0 for number in verdict.key):
+        raise ValueError(f"question and trial are whole numbers from 0; got {verdict.key}")
     if not isinstance(verdict.text, str):
         raise TypeError("text is no hash")
     if verdict.error is not None:

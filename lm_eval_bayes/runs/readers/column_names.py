@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import number
 
 #: For every kind of column its names in lower case, the most telling one first.
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -116,8 +116,7 @@ def find_columns(
     for name in names:
         lower.setdefault(name.strip().lower(), name)
     columns: dict[str, str] = {}
-    wanted = {**chosen, "cluster": cluster} if cluster else chosen
-    for kind, name in wanted.items():
+    for kind, name in [*chosen.items(), *([("cluster", cluster)] if cluster else ())]:
         columns[kind] = name if name in names else lower.get(name.strip().lower(), "")
         if not columns[kind]:
             argument = "cluster" if name == cluster else "columns"
@@ -201,11 +200,9 @@ def parse_bounds(text: str | None) -> tuple[float, float] | None:
     """
     if text is None:
         return None
-    try:
-        low, high = map(float, text.split(":"))
-    except ValueError:
-        low = high = math.nan
-    if not -math.inf < low < high < math.inf:
+    numbers = [number(part) for part in text.split(":")]
+    low, high = numbers if len(numbers) == 2 else (None, None)
+    if low is None or high is None or low >= high:
         rule = "be two numbers, the lowest and a higher one, such as 0:10"
         raise InvalidInputError.of("bounds", "format", rule, text)
     return low, high

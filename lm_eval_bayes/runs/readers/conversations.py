@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lm_eval_bayes._util.text import replace_surrogates
-from lm_eval_bayes.runs.log_fields import mapping
-from lm_eval_bayes.runs.readers.json_files import json_text, mappings, name_of
+from lm_eval_bayes.runs.log_fields import mapping, mappings
+from lm_eval_bayes.runs.readers.json_files import json_text, name_of
 
 #: Keys of the parts of a message that hold text.
 _PARTS = ("text", "reasoning", "thinking", "refusal")
@@ -61,9 +61,9 @@ def last_message(content: object) -> str:
     >>> last_message("1+1?"), last_message([{"role": "user", "content": "2+2?"}])
     ('1+1?', '2+2?')
     """
-    asked = [content] if isinstance(content, str) else []
-    asked += [_text(m) for m in mappings(content) if m.get("role") == "user"]
-    texts = [replace_surrogates(text).strip() for text in asked]
+    prompts = [content] if isinstance(content, str) else []
+    prompts += [_text(m) for m in mappings(content) if m.get("role") == "user"]
+    texts = [replace_surrogates(text).strip() for text in prompts]
     return next(filter(None, reversed(texts)), "")
 
 

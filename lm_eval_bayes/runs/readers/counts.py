@@ -56,8 +56,7 @@ def read(file: Path, query: Query) -> FileContents:
         where = f"{file}, row {number}"
         id, task, model = (name_of(row.get(columns.get(k, ""))) for k in _NAMES)
         if not id:
-            rule = "name the question in every row (id)"
-            raise InvalidInputError.of("RUN", "missing", rule, f"none in {where}")
+            raise InvalidInputError.of("RUN", "missing", "name the question in every row", where)
         for of_model, c, n in _counts_by_model(row, model or plain_name(file).stem):
             questions = runs.setdefault((of_model, task or query.task or UNNAMED), {})
             counts = _check_counts(c, n, n_left, where)
@@ -68,8 +67,7 @@ def read(file: Path, query: Query) -> FileContents:
             label = cluster_label(row, columns.get("cluster", ""))
             questions[id] = counts, Question(id, cluster=label)
     if not runs:
-        rule = f"hold rows of id, c and n ({file})"
-        raise InvalidInputError.of("RUN", "empty", rule, "none")
+        raise InvalidInputError.of("RUN", "empty", f"hold rows of id, c and n ({file})", "none")
     partials = []
     for (model, task), of_run in runs.items():
         parts = ((question, counted_trials(*counts)) for counts, question in of_run.values())

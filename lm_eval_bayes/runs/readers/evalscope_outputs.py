@@ -16,7 +16,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.log_fields import lookup, mapping
 from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of
@@ -53,14 +53,12 @@ def read(file: Path, query: Query) -> FileContents:
     common = Trial(model=model, task=task, run=run, provenance=Provenance(dataset=dataset))
     usage = _usage(file)
     log = ToolLog(file, replace(query, task=None), partial(_trials, common, usage))
-    subsets_of_report = mapping(mapping(report.get("execution_summary")).get("subsets"))
-    counts = mapping(subsets_of_report.get(task.removeprefix(f"{dataset}_")))
+    subset = task.removeprefix(f"{dataset}_")
+    counts = mapping(report, "execution_summary", "subsets", subset)
     n_errors, requested = counts.get("errored"), counts.get("requested")
     if type(n_errors) is int and n_errors > 0:
-        missing = _missing(log.trials, n_errors)
-        log.trials += [
-            replace(common, question=q, label=i, key=i, error="an error") for q, i in missing
-        ]
+        missing, failed = _missing(log.trials, n_errors), replace(common, error="an error")
+        log.trials += [replace(failed, question=q, label=i, key=i) for q, i in missing]
         if not missing:
             ended = f"{plural(n_errors, 'trial')} of {file} ended in an error, and did not count"
             log.warnings.append(f"{ended}: the reviews do not tell of which questions")
@@ -73,9 +71,8 @@ def read(file: Path, query: Query) -> FileContents:
 def _trials(
     common: Trial, usage: Mapping[str, Mapping[str, Any]], row: Mapping[str, Any]
 ) -> Iterator[Trial]:
-    about = mapping(row.get("sample_score"))
-    score = mapping(about.get("score"))
-    values, main = mapping(score.get("value")), score.get("main_score_name")
+    about, score = mapping(row, "sample_score"), mapping(row, "sample_score", "score")
+    values, main = mapping(score, "value"), score.get("main_score_name")
     sample = name_of(row.get("index")) or name_of(about.get("sample_id"))
     text, output = written(row.get("messages")), usage.get(sample, {})
     yield replace(
@@ -86,8 +83,8 @@ def _trials(
         scores=dict(sorted(values.items(), key=lambda named: named[0] != main)),
         answer=name_of(score.get("extracted_prediction")),
         text=last_message(row.get("messages")),
-        document=mapping(about.get("sample_metadata")),
-        tokens=mapping(output.get("usage")).get("output_tokens"),
+        document=mapping(about, "sample_metadata"),
+        tokens=lookup(output, "usage", "output_tokens"),
         time=output.get("time"),
         reply=score.get("prediction") if text is None else text,
         right=row.get("target"),
@@ -110,7 +107,7 @@ def _usage(file: Path) -> dict[str, Mapping[str, Any]]:
     if predictions == file or not predictions.is_file():
         return {}
     rows = JsonLines(predictions)
-    return {name_of(row.get("index")): mapping(row.get("model_output")) for row in rows}
+    return {name_of(row.get("index")): mapping(row, "model_output") for row in rows}
 
 
 def _report(file: Path) -> tuple[str, Mapping[str, Any]]:

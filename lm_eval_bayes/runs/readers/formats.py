@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lm_eval_bayes._util.compressed import check_pointer, plain_name
-from lm_eval_bayes._util.text import first_names
+from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
@@ -108,12 +108,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format("inspect_ai", "log folder, .eval, .json", inspect_log, ("*.eval",), "*.json"),
     Format("verifiers, traces", "traces.jsonl, or its folder", verifiers_traces, ("traces.jsonl",)),
-    Format(
-        "SWE-bench",
-        "MODEL.RUN.json, or a folder of them",
-        swe_bench_report,
-        beside="*.json",
-    ),
+    Format("SWE-bench", "MODEL.RUN.json, or a folder of them", swe_bench_report, beside="*.json"),
     Format(
         "tau2-bench, tau-bench", "results .json, folders", tau_bench, ("results.json",), "*.json"
     ),
@@ -207,15 +202,14 @@ def files_at(
     InvalidInputError
         If a path holds no run.
     """
-    files: dict[tuple[int, Path], RunFile] = {}
-    warnings: list[str] = []
+    files, warnings = dict[tuple[int, Path], RunFile](), list[str]()
     for number, path in enumerate(paths):
         if merge and len(paths) > 1 and store_of(Path(path)) is not None:
             continue
         with errors_of(query.argument, path):
-            format, found = recognise(path, query.columns, skip_unreadable=query.skip_unreadable)
-        warnings += found.warnings
-        for file in found.files:
+            format, units = recognise(path, query.columns, skip_unreadable=query.skip_unreadable)
+        warnings += units.warnings
+        for file in units.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if not files:
@@ -262,16 +256,15 @@ def recognise(
 
 def _existing(path: str | Path) -> Path:
     """Return a path that exists and may be read."""
+    expanded = Path(os.path.expanduser(path))
     try:
-        expanded = Path(path).expanduser()
         exists = expanded.is_file() or expanded.is_dir()
     except PermissionError:
         raise
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError):
         exists = False
     if not exists:
-        exists = os.path.lexists(os.path.expanduser(path))
-        rule = _RULE if exists else "be a run, and this path does not exist"
+        rule = _RULE if os.path.lexists(expanded) else "be a run, and this path does not exist"
         raise InvalidInputError.of("RUN", "path", rule, str(path))
     check_permission(expanded)
     return expanded
@@ -316,22 +309,17 @@ def _folder(folder: Path, skip_unreadable: bool) -> tuple[Format, Found]:
         readable = [path.name for path in paths if _format_of(LogFile(path))]
         holds = f"; it holds {first_names(readable)}, and tables are named one by one"
         raise InvalidInputError.of("RUN", "path", _RULE + (holds if readable else ""), str(folder))
-    found = _found(format, own, folder)
+    units = _found(format, own, folder)
     warnings = [f"{path} was not read: {error}" for path, error in errors.items()]
     warnings += [f"{path} was not read: permission denied" for path in denied if path not in errors]
-    unread = [
-        f"{path.relative_to(folder)} ({other.name})"
-        for other, paths in of_format.items()
-        for path in paths
-        if other
-    ]
+    unread = [(path, other.name) for other, paths in of_format.items() if other for path in paths]
     if unread:
-        were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
+        listed = first_names([f"{path.relative_to(folder)} ({tool})" for path, tool in unread])
         warnings.append(
-            f"{were} not read in {folder}: {first_names(unread)}; of a folder only the files of "
-            f"one tool are read, here {format.name} (name the others by their own paths)"
+            f"{plural(len(unread), 'file')} not read in {folder}: {listed}; of a folder only the "
+            f"files of one tool are read, here {format.name} (name the others by their own paths)"
         )
-    return format, replace(found, warnings=(*found.warnings, *warnings))
+    return format, replace(units, warnings=(*units.warnings, *warnings))
 
 
 def _damaged(

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import join_words
-from lm_eval_bayes.runs.log_fields import mapping, number
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     load_json,
-    mappings,
     name_of,
     seconds_between,
     text_of,
@@ -40,6 +39,7 @@ _TRIAL = re.compile(_ID + rb'"task_name"\s*:\s*"[^"]*"\s*,\s*"trial_name"\s*:')
 _JOB = re.compile(_ID + rb'"started_at"\s*:[^{}]{0,300}"n_total_trials"\s*:')
 #: How the results of a trial and of a run of terminal-bench begin.
 _TB_TRIAL = re.compile(_ID + rb'"trial_name"\s*:\s*"[^"]*"\s*,\s*"task_id"\s*:')
+_TRIALS = (_TRIAL, _TB_TRIAL)
 _TB_RUN = re.compile(_ID + rb'"results"\s*:\s*\[\s*(\]|\{\s*("id"[^{}]{1,90})?"trial_name"\s*:)')
 
 #: The number of a trial in its name, as terminal-bench writes it.
@@ -51,10 +51,8 @@ _REWARD = "reward"
 
 def is_mine(file: LogFile) -> bool:
     """Return whether a file holds the results of a job, a run or a trial."""
-    if not file.name.endswith(("result.json", "results.json")):
-        return False
-    start = file.beginning
-    return _is_trial(start) or any(form.match(start) for form in (_JOB, _TB_RUN))
+    is_named = file.name.endswith(("result.json", "results.json"))
+    return is_named and any(form.match(file.beginning) for form in (*_TRIALS, _JOB, _TB_RUN))
 
 
 def units(files: Sequence[Path], path: Path) -> Found:
@@ -69,7 +67,7 @@ def units(files: Sequence[Path], path: Path) -> Found:
 
 
 def _is_trial(start: bytes) -> bool:
-    return _TRIAL.match(start) is not None or _TB_TRIAL.match(start) is not None
+    return any(form.match(start) for form in _TRIALS)
 
 
 def _trial_files(folder: Path) -> list[Path]:
@@ -96,27 +94,26 @@ def read(file: Path, query: Query) -> FileContents:
     records = [record for path in paths for record in _records(path, job)]
     if any("task_name" in content for content, _ in records):  # of Harbor, which numbers no trials
         records.sort(key=lambda record: timestamp(record[0].get("started_at")) or 0.0)
-    log = ToolLog(file, query, _trials, lambda query: records)
+    of_tool = {True: _of_harbor, False: _of_terminal_bench}
+    trials = [of_tool["task_name" in content](content, about) for content, about in records]
+    log = ToolLog(file, query, records=lambda query: trials)
     log.texts = None
     first, about = records[0] if records else (job, job)
-    ids = (about.get("id"), mapping(first.get("config")).get("job_id"), first.get("id"))
+    ids = (about.get("id"), lookup(first, "config", "job_id"), first.get("id"))
     run = next(filter(None, map(name_of, (*ids, first.get("uuid")))), file.name)
     rewards = {name for trial in log.trials for name in trial.scores} or {_REWARD}
     names = sorted(rewards, key=lambda name: (name != _REWARD, name))
-    log.trials = [
-        replace(trial, run=run, scores={name: trial.scores.get(name, 0.0) for name in names})
-        for trial in log.trials
-    ]
+    scores = [{name: trial.scores.get(name, 0.0) for name in names} for trial in log.trials]
+    both = zip(log.trials, scores, strict=True)
+    log.trials = [replace(trial, run=run, scores=of_trial) for trial, of_trial in both]
     n_total, n = job.get("n_total_trials"), len(log.trials)
     if type(n_total) is int and n_total > n:
         log.warnings.append(f"{file}: {n_total - n:,} of {n_total:,} trials have no result")
     contents = log.contents("Harbor" if "task_name" in first else "terminal-bench")
     names_of = (_model_and_agent(*record) for record in records)
-    agents = dict.fromkeys(agent for model, agent in names_of if agent and not model)
-    if agents:
-        note = f"{join_words(list(agents))}: named after the agent, as no model is named"
-        contents = replace(contents, notes=(note,))
-    return contents
+    agents = list(dict.fromkeys(agent for model, agent in names_of if agent and not model))
+    note = f"{join_words(agents)}: named after the agent, as no model is named"
+    return replace(contents, notes=(note,) if agents else ())
 
 
 def _records(path: Path, job: _Object) -> Iterator[_Record]:
@@ -142,26 +139,22 @@ def _name_of_run(path: Path) -> str:
 
 
 def _model_and_agent(content: _Object, about: _Object) -> tuple[str, str]:
-    agent = mapping(content.get("agent_info"))
     if "task_name" in content:
-        return name_of(mapping(agent.get("model_info")).get("name")), name_of(agent.get("name"))
+        agent = mapping(content, "agent_info")
+        return name_of(lookup(agent, "model_info", "name")), name_of(agent.get("name"))
     return name_of(about.get("model_name")), name_of(about.get("agent_name"))
-
-
-def _trials(record: _Record) -> Iterator[Trial]:
-    yield (_of_harbor if "task_name" in record[0] else _of_terminal_bench)(*record)
 
 
 def _of_harbor(content: _Object, job: _Object) -> Trial:
     model, agent = _model_and_agent(content, job)
-    version = name_of(mapping(content.get("agent_info")).get("version"))
+    version = name_of(lookup(content, "agent_info", "version"))
     parts = [content, *mappings(content.get("step_results"))]
-    errors = [mapping(part.get("exception_info")) for part in parts if part.get("exception_info")]
+    errors = [mapping(part, "exception_info") for part in parts if part.get("exception_info")]
     error = (name_of(errors[0].get("exception_type")) or "an error") if errors else ""
-    results = [mapping(part.get("agent_result")) for part in parts]
+    results = [mapping(part, "agent_result") for part in parts]
     results = results[:1] if results[0] else results[1:]
-    rewards = mapping(mapping(content.get("verifier_result")).get("rewards"))
-    span = mapping(content.get("agent_execution")) or content
+    rewards = mapping(content, "verifier_result", "rewards")
+    span = mapping(content, "agent_execution") or content
     return Trial(
         model=model or agent or "agent",
         task=name_of(content.get("source")) or "adhoc",

@@ -15,7 +15,13 @@ from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, generated_texts, mapping, right_answers
+from lm_eval_bayes.runs.log_fields import (
+    cluster_label,
+    generated_texts,
+    lookup,
+    mapping,
+    right_answers,
+)
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.provenance import (
@@ -31,10 +37,16 @@ from lm_eval_bayes.runs.readers.json_files import broken, clusters_of, load_json
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
-from lm_eval_bayes.runs.readers.protocol import FileContents, Found, NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    Found,
+    NothingToCountError,
+    Query,
+    choice_note,
+)
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, texts_log
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
+from lm_eval_bayes.runs.trials import Part, PartialRun, questions_of
 
 #: Fields of a line, besides the number of its question.
 _LOGGED = {"resps", "metrics", "outcomes", "filter"}
@@ -89,7 +101,7 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a line contradicts itself or another one, or a name is none of those in the file.
     """
-    samples = (_dump if plain_name(file).suffix == ".json" else _lines)(file, query)
+    samples = _dump(file) if plain_name(file).suffix == ".json" else [_lines(file)]
     groups = groups_of(samples[0].task.results)
     runs, warnings, skipped = list[PartialRun](), list[str](), list[NothingToCountError]()
     for of_task in samples:
@@ -116,29 +128,25 @@ class Samples:
     begin: int = 0
 
 
-def _lines(file: Path, query: Query) -> list[Samples]:
+def _lines(file: Path) -> Samples:
     """Return the rows of a samples file."""
     rows = JsonLines(file, unique_keys=False)
-    task = logged_task(file)
-    return [Samples(task, rows, lambda: texts_log(file, rows, _texts))]
+    return Samples(_logged_task(file), rows, lambda: texts_log(file, rows, _texts))
 
 
-def _dump(file: Path, query: Query) -> list[Samples]:
+def _dump(file: Path) -> list[Samples]:
     """Return the rows of the tasks in what `lm_eval.simple_evaluate` returned."""
     results = mapping(load_json(file))
-    texts = SpooledRecords(
-        file,
-        records=lambda: (
-            _texts(row) for rows in load_json(file)["samples"].values() for row in rows
-        ),
-    )
+
+    def of_rows() -> Iterator[list[TrialText]]:
+        return (_texts(row) for rows in load_json(file)["samples"].values() for row in rows)
+
+    texts = SpooledRecords(file, records=of_rows)
     samples, begin = list[Samples](), 0
-    for name, rows in mapping(results.get("samples")).items():
+    for name, rows in mapping(results, "samples").items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise broken(file, "samples that are no lists of objects")
-        config = mapping(mapping(results.get("configs")).get(name))
-        task = LoggedTask(_model_name(results, file), name, file, config, results=results)
-        samples.append(Samples(task, rows, lambda: texts, begin))
+        samples.append(Samples(_task_of(results, name, file), rows, lambda: texts, begin))
         begin += len(rows)
     if not samples:
         raise broken(file, "no samples of a task")
@@ -154,7 +162,7 @@ def _texts(row: Mapping[str, Any]) -> list[TrialText]:
 # -- the files -----------------------------------------------------------------------------------
 
 
-def logged_task(file: Path) -> LoggedTask:
+def _logged_task(file: Path) -> LoggedTask:
     """Return the task whose samples are in a file, with the results file beside it.
 
     Raises
@@ -168,23 +176,30 @@ def logged_task(file: Path) -> LoggedTask:
     if results_file := _results_file(file, stamp):
         status = results_file.stat()
         results = _results(results_file, status.st_mtime_ns, status.st_size)
-    configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
-    names = {task.replace("/", "__"): task for task in configs}
+    names = {task.replace("/", "__"): task for task in mapping(results, "configs")}
     # up to 0.4.2 the arguments of the model stand before the task
     ends = [short for short in names if f"{name}/{stem}/".count(f"_{short}/")]
     task = names.get(name) or names.get(max(ends, key=len, default=""), name)
     own = {} if results else LogFile(file).first_line  # of samples that a store exported
+    logged = replace(_task_of(results, str(own.get("task_name") or task), file), stamp=stamp)
     model = own["model_name"] if isinstance(own.get("model_name"), str) else ""
-    return LoggedTask(
-        model=model or _model_name(results, file),
-        task=str(own.get("task_name") or task),
-        samples=file,
-        config=mapping(configs.get(task)),
-        stamp=stamp,
-        results=results,
-        names_model=bool(model),
-    )
+    return replace(logged, model=model, names_model=True) if model else logged
+
+
+def _task_of(results: Mapping[str, Any], name: str, file: Path) -> LoggedTask:
+    """Return a task of a results file, with the name of the model."""
+    given, logged_backend = (lookup(results, "config", key) for key in ("model_args", "model"))
+    backend, arguments = backend_and_arguments(str(logged_backend or ""), given)
+    recorded, folder = "", file.parent.name  # up to 0.4.2 and in dumps no name is recorded
+    if "model_name" in results or not results:
+        recorded = str(results.get("model_name") or "") or folder
+    if isinstance(given, (Mapping, str)):
+        model = model_name(arguments, backend or folder, recorded)
+    else:  # of an object, its class or its path
+        model = plain_model_name(recorded or str(logged_backend or "") or folder)
+    config = mapping(results, "configs", name)
+    return LoggedTask(model, name, file, config, "", results, backend, arguments)
 
 
 def _task_and_stamp(stem: str) -> tuple[str, str]:
@@ -216,19 +231,6 @@ def _results_file(samples: Path, stamp: str) -> Path | None:
 def _results(file: Path, modified: int, size: int) -> Mapping[str, Any]:
     """Read a results file, which several samples files may share."""
     return mapping(load_json(file))
-
-
-def _model_name(results: Mapping[str, Any], file: Path) -> str:
-    """Return the name of the model: the harness names those without a path by a hash."""
-    config, folder = mapping(results.get("config")), file.parent.name
-    given, backend = config.get("model_args"), str(config.get("model") or "")
-    recorded = ""  # up to 0.4.2 and in dumps no name is recorded
-    if "model_name" in results or not results:
-        recorded = str(results.get("model_name") or "") or folder
-    if not isinstance(given, (Mapping, str)):  # of an object, its class or its path
-        return plain_model_name(recorded or backend or folder)
-    backend, arguments = backend_and_arguments(backend, given)
-    return model_name(arguments, backend or folder, recorded)
 
 
 # -- the lines -----------------------------------------------------------------------------------
@@ -268,23 +270,19 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
     notes = list(run.notes)
     if not any(question.cluster for question, _ in parts):
         clusters_of([first.row.get("doc")], query, f"the logged questions of task {task.task}")
-        if task.cluster_field is not None:
-            none = f"no question has the field {task.cluster_field}"
-            notes.append(f"{none}: all were taken as independent")
-    if len(filters) > 1 and query.filter is None:
-        choice = join_words(list(filters), "or")
-        notes.append(f"filter {run.filter} was counted; --filter chooses among {choice}")
-    n, n_answered = len({question.doc_id for question, _ in parts}), task.n_answered
-    if n_answered is not None and n < n_answered:
+        if (field := task.cluster_field) is not None:
+            notes.append(f"no question has the field {field}: all were taken as independent")
+    notes += choice_note("filter", list(filters), query.filter)
+    n = len({question.doc_id for question, _ in parts})
+    if n < (n_answered := task.n_questions("effective") or 0):
         warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
-    elif task.n_questions is not None and n < task.n_questions:
-        notes.append(f"{n} of the task's {task.n_questions} questions were asked")
+    elif n < (n_questions := task.n_questions("original") or 0):
+        notes.append(f"{n} of the task's {n_questions} questions were asked")
     run = replace(run, notes=tuple(notes))
     if not task.results and not task.names_model:
-        warnings.append(
-            f"{task.samples}: the name of the model, {task.model}, is a guess, that of the folder, "
-            f"because results_{task.stamp}.json is missing; keep it beside the samples"
-        )
+        guess = f"{task.samples}: the name of the model, {task.model}, is a guess by the folder"
+        missing = f"results_{task.stamp}.json is missing; keep it beside the samples"
+        warnings.append(f"{guess}, because {missing}")
     warnings += getattr(samples.rows, "warnings", ())
     runs = list(_with_questions(run, parts, samples.texts(), query, warnings))
     if query.regrade is None and not any(run.n_trials for run in runs):
@@ -312,11 +310,7 @@ def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | No
 
 
 def _with_questions(
-    run: PartialRun,
-    read: Sequence[tuple[Question, Trials]],
-    texts: TextLog,
-    query: Query,
-    warnings: list[str],
+    run: PartialRun, read: Sequence[Part], texts: TextLog, query: Query, warnings: list[str]
 ) -> Iterator[PartialRun]:
     """Yield the run with its questions by their hashes, in the order of the task, each once."""
     parts = sorted(read, key=lambda part: part[0].doc_id or 0)
@@ -330,12 +324,9 @@ def _with_questions(
                 got += " (--dedupe counts each of its trials once)"
             raise InvalidInputError.of("RUN", "duplicate", rule, got)
     ids = distinct_ids([several[0][0].id for several in groups])
-    n_repeated = sum("#" in id for id in ids)
-    if n_repeated:
-        warnings.append(
-            f"task {run.task} has {n_repeated:,} of its questions a second time; each was "
-            "counted as a question of its own"
-        )
+    if n_repeated := sum("#" in id for id in ids):
+        again = f"task {run.task} has {n_repeated:,} of its questions a second time"
+        warnings.append(f"{again}; each was counted as a question of its own")
     for layer in range(max(map(len, groups))):
         listed, trials = questions_of(
             (replace(question, id=id), replace(table, logged=logged))

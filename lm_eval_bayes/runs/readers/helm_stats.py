@@ -15,8 +15,8 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import mapping
-from lm_eval_bayes.runs.readers.json_files import json_text, load_json, mappings, name_of
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings
+from lm_eval_bayes.runs.readers.json_files import json_text, load_json, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
@@ -41,11 +41,11 @@ def read(file: Path, query: Query) -> FileContents:
     """
     spec_file = file.with_name("run_spec.json")
     spec = mapping(load_json(spec_file)) if spec_file.is_file() else {}
-    adapter = mapping(spec.get("adapter_spec"))
+    adapter = mapping(spec, "adapter_spec")
     task, _, arguments = (name_of(spec.get("name")) or file.absolute().parent.name).partition(":")
-    parts = [part.partition("=") for part in arguments.split(",") if part]
-    named = next((value for key, _, value in parts if key == "model"), "")
-    others = ",".join("".join(part) for part in parts if not part[0].startswith("model"))
+    parts = arguments.split(",")
+    named = next((p.removeprefix("model=") for p in parts if p.startswith("model=")), "")
+    others = ",".join(part for part in parts if part and not part.startswith("model"))
     rows = mappings(load_json(file))
     common: dict[str, Any] = {
         "model": name_of(adapter.get("model")) or named,
@@ -67,9 +67,8 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _trial(row: Mapping[str, Any], common: Mapping[str, Any]) -> Trial:
-    means = {}
-    for stat in mappings(row.get("stats")):
-        means[name_of(mapping(stat.get("name")).get("name"))] = stat.get("mean")
+    stats = mappings(row.get("stats"))
+    means = {name_of(lookup(stat, "name", "name")): stat.get("mean") for stat in stats}
     first = {name: means[name] for name in means if name == _METRIC}
     return Trial(
         **common,

@@ -23,7 +23,7 @@ from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import mapping, number
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.readers.conversations import last_message, written
@@ -32,7 +32,6 @@ from lm_eval_bayes.runs.readers.json_files import (
     broken,
     json_text,
     load_json,
-    mappings,
     name_of,
     seconds_between,
     timestamp,
@@ -52,9 +51,6 @@ _JOURNAL = re.compile(r"_journal/summaries/\d{1,9}\.json")
 #: The first keys of a log in JSON.
 _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z]+"\s*,')
 
-#: How an `.eval` file begins.
-_ZIP = re.compile(b"PK")
-
 #: The compression by zstd, which Python's zip files lack before Python 3.14.
 _ZSTD = 93
 
@@ -71,13 +67,8 @@ _LONGEST_ARGUMENT = 24
 
 def is_mine(file: LogFile) -> bool:
     """Return whether a file is a log."""
-    form = {".json": _JSON_LOG, ".eval": _ZIP}.get(file.path.suffix)
-    return form is not None and form.match(file.beginning) is not None
-
-
-def _header(file: Path, archive: zipfile.ZipFile) -> Mapping[str, Any]:
-    name = _HEADER if _HEADER in archive.namelist() else _START
-    return mapping(_content(file, archive, name))
+    is_archive = file.path.suffix == ".eval" and file.beginning.startswith(b"PK")
+    return is_archive or (file.path.suffix == ".json" and bool(_JSON_LOG.match(file.beginning)))
 
 
 def _content(file: Path, archive: zipfile.ZipFile, name: str) -> Any:
@@ -93,23 +84,19 @@ def read(file: Path, query: Query) -> FileContents:
     log = ToolLog(file, query, records=partial(_trials, file, header))
     if file.suffix == ".eval":
         log.texts = _ArchiveTexts(file, [str(trial.key) for trial in log.trials])
-    scored = {
-        name: None
-        for trial in log.trials
-        for name, (value, _) in trial.scores.items()
-        if isinstance(value, (str, int, float)) and value == value  # NaN is no score
-    }
+    values = (named for trial in log.trials for named in trial.scores.items())
+    # NaN is no score
+    scored = {k: None for k, (v, _) in values if isinstance(v, (str, int, float)) and v == v}
     metric = query.metric if query.metric in scored else next(iter(scored), "")
     log.trials = [_with_scores(trial, scored, metric) for trial in log.trials]
     if not any(trial.tokens for trial in log.trials):
         log.trials = [replace(trial, tokens=None) for trial in log.trials]
     log.warnings += _incomplete(header, len(log.trials), file)
-    about = mapping(header.get("eval"))
     return log.contents(
         "inspect_ai",
-        version=name_of(about.get("task_version")),
+        version=name_of(lookup(header, "eval", "task_version")),
         folder=file.parent,  # of which a retry holds the samples of the log before it
-        stamp=name_of(about.get("created")),
+        stamp=name_of(lookup(header, "eval", "created")),
     )
 
 
@@ -118,12 +105,12 @@ def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]
     if file.suffix == ".eval":
         about, samples = _archived(file)
     else:
-        about = {**mapping(load_json(file))}
+        about = dict(mapping(load_json(file)))
         if not isinstance(about.get("samples"), list):
             raise broken(file, "no list of samples")
         samples = mappings(about.pop("samples"))
     header.update(about)
-    evaluation = mapping(header.get("eval"))
+    evaluation = mapping(header, "eval")
     common = Trial(
         model=name_of(evaluation.get("model")),
         task=name_of(evaluation.get("task")) or query.task or file.stem,
@@ -132,9 +119,9 @@ def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]
     )
     for sample in samples:
         limit, seconds = sample.get("limit"), sample.get("working_time")
-        kind = name_of(limit) or name_of(mapping(limit).get("type"))
+        kind = name_of(limit) or name_of(lookup(limit, "type"))
         ended = f"the {kind} limit" if limit else ""
-        usage = mapping(sample.get("model_usage"))
+        usage = mapping(sample, "model_usage")
         yield replace(
             common,
             question=name_of(sample.get("id")),
@@ -143,18 +130,18 @@ def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]
             scores=dict(_values(sample)),
             error="an error" if sample.get("error") else ended,
             text=last_message(sample.get("input")),
-            document=mapping(sample.get("metadata")),
+            document=mapping(sample, "metadata"),
             reply=_reply(sample),
             right=sample.get("target"),
             # a trial that never called the model has no usage at all
-            tokens=mapping(usage.get(common.model)).get("output_tokens") if usage else 0,
+            tokens=lookup(usage, common.model, "output_tokens") if usage else 0,
             time=number(sample.get("total_time") if seconds is None else seconds),
         )
 
 
 def _incomplete(header: Mapping[str, Any], n: int, file: Path) -> Iterator[str]:
     """Yield a warning where a log did not end well, or holds fewer trials than its header says."""
-    planned, status = mapping(header.get("results")).get("total_samples"), header.get("status")
+    planned, status = lookup(header, "results", "total_samples"), header.get("status")
     if type(planned) is int and n < planned:
         yield f"{file} holds {n:,} of {planned:,} samples of its header, epochs counted"
     if status != "success":
@@ -162,11 +149,10 @@ def _incomplete(header: Mapping[str, Any], n: int, file: Path) -> Iterator[str]:
 
 
 def _provenance(header: Mapping[str, Any]) -> Provenance:
-    evaluation, stats = mapping(header.get("eval")), mapping(header.get("stats"))
-    config = mapping(mapping(header.get("plan")).get("config"))
-    versions = {**mapping(evaluation.get("packages")), "task": evaluation.get("task_version")}
-    dataset = mapping(evaluation.get("dataset"))
-    sent = {**config, **mapping(evaluation.get("model_generate_config"))}
+    evaluation, stats = mapping(header, "eval"), mapping(header, "stats")
+    versions = {**mapping(evaluation, "packages"), "task": evaluation.get("task_version")}
+    dataset, config = mapping(evaluation, "dataset"), mapping(header, "plan", "config")
+    sent = {**config, **mapping(evaluation, "model_generate_config")}
     return Provenance(
         generation_kwargs=call_settings(sent),
         date=timestamp(stats.get("completed_at")) or timestamp(evaluation.get("created")),
@@ -198,7 +184,7 @@ def _values(sample: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Yield the scorers of a sample with value and answer, and the parts of values with several."""
     scores = sample.get("scores") or {"score": sample.get("score")}  # that of logs of 2024
     for scorer, score in mapping(scores).items():
-        value, answer = mapping(score).get("value"), mapping(score).get("answer")
+        value, answer = lookup(score, "value"), lookup(score, "answer")
         yield scorer, (value, answer)
         parts = dict(enumerate(value)) if isinstance(value, list) else mapping(value)
         yield from ((f"{scorer}/{key}", (part, answer)) for key, part in parts.items())
@@ -214,12 +200,12 @@ def _score(value: Any) -> Any:
 def _with_scores(trial: Trial, names: Mapping[str, None], metric: str) -> Trial:
     """Return a trial with the score, the answer and the error by a metric."""
     value, answer = trial.scores.get(metric, (None, None))
-    whole, _ = trial.scores.get(metric.rpartition("/")[0], (None, None))
+    undivided, _ = trial.scores.get(metric.rpartition("/")[0], (None, None))
     score, error = _score(value), trial.error
     if isinstance(value, str) and score is None:
         score, error = 0.0, f"the word {value.strip()} in place of a score"
-    if metric not in trial.scores and _score(whole) is not None:
-        score = [whole]  # one value where others have several parts: it is refused
+    if metric not in trial.scores and _score(undivided) is not None:
+        score = [undivided]  # one value where others have several parts: it is refused
     scores = {**names, metric: score}
     return replace(trial, scores=scores, answer=name_of(answer), error=error)
 
@@ -232,8 +218,7 @@ def _archived(file: Path) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
     try:
         with zipfile.ZipFile(file) as archive:
             names = set(archive.namelist())
-
-            header = {**_header(file, archive)}
+            header = _content(file, archive, _HEADER if _HEADER in names else _START)
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
             entries = [_SUMMARIES] if _SUMMARIES in names else journal
             parts = [mappings(_content(file, archive, name)) for name in entries]
@@ -243,7 +228,7 @@ def _archived(file: Path) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
         raise broken(file, error_line(error)) from None
     # a sample that was written again counts once
     samples = {json_text([s.get("id"), s.get("epoch")]): s for part in parts for s in part}
-    return header, list(samples.values())
+    return dict(mapping(header)), list(samples.values())
 
 
 class _ArchiveTexts(Records):
@@ -280,9 +265,9 @@ class _ArchiveTexts(Records):
 
 def _reply(sample: Mapping[str, Any]) -> Any:
     """Return the messages of a sample, else its output, with texts that are stored elsewhere."""
-    messages, attached = mappings(sample.get("messages")), mapping(sample.get("attachments"))
+    messages, attached = mappings(sample.get("messages")), mapping(sample, "attachments")
     if not messages:
-        return mapping(sample.get("output")).get("completion") or None
+        return lookup(sample, "output", "completion") or None
     for n, message in enumerate(messages):
         text = str(message.get("content"))
         if text.startswith("attachment://"):

@@ -80,17 +80,6 @@ def name_of(value: object) -> str:
     return replace_surrogates(str(value)).strip()
 
 
-def mappings(value: object) -> list[Mapping[str, Any]]:
-    """Return the elements of a list, with an empty mapping for what is none; empty for no list.
-
-    Examples
-    --------
-    >>> mappings([{"id": 1}, None]), mappings("x")
-    ([{'id': 1}, {}], [])
-    """
-    return [mapping(part) for part in value] if isinstance(value, list) else []
-
-
 def text_of(value: object) -> str:
     """Return a text without the blanks around it, "" for what is no text.
 
@@ -148,9 +137,7 @@ def timestamp(text: object) -> float | None:
     plain = _FRACTION.sub(lambda match: f".{match[1]:0<6}", text.strip().replace("Z", "+00:00"))
     try:
         time = datetime.fromisoformat(plain)
-        if time.tzinfo is None:
-            time = time.replace(tzinfo=timezone.utc)
-        return time.timestamp()
+        return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -184,8 +171,8 @@ def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[s
     labels = [cluster_label(document, query.cluster) or "" for document in listed]
     if any(labels) or not labels:
         return labels
-    fields = {name: None for name in mapping(listed[0]) if cluster_label(listed[0], name)}
-    choice = one_line(first_names(list(fields), 12), 400) or "which have none"
+    fields = [name for name in mapping(listed[0]) if cluster_label(listed[0], name)]
+    choice = one_line(first_names(fields, 12), 400) or "which have none"
     rule = f"be a field of {where} that is a text or a number, {choice}"
     raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
 

@@ -50,10 +50,8 @@ def read(file: Path, query: Query) -> FileContents:
     firsts = [sample for sample in log.trials if sample.place % PER_RECORD == 0]
     samples = {(s.task, s.question): (s.place, n_samples[s.place // PER_RECORD]) for s in firsts}
     # the text of one of several samples is not that of the trial
-    log.trials = [
-        s if n == 1 else replace(s, place=PER_RECORD - 1)
-        for s, n in zip(firsts, n_samples.values(), strict=True)
-    ]
+    both = zip(firsts, n_samples.values(), strict=True)
+    log.trials = [s if n == 1 else replace(s, place=PER_RECORD - 1) for s, n in both]
     contents = log.contents("lighteval")
     runs = []
     for run in contents.runs:
@@ -76,8 +74,8 @@ def _common(file: Path) -> Trial:
     if split is not None:
         folder = split[1].parent
         results = split[0] / _RESULTS / folder / f"results_{parts[-2]}.json"
-        content = mapping(load_json(results)) if results.is_file() else {}
-        config = mapping(mapping(content.get("config_general")).get("model_config"))
+        content = load_json(results) if results.is_file() else {}
+        config = mapping(content, "config_general", "model_config")
         sent = call_settings(config.get("generation_parameters"))
         model = name_of(config.get("model_name")) or "/".join(folder.parts) or model
     provenance = Provenance(generation_kwargs=sent)
@@ -92,6 +90,8 @@ def _samples(common: Trial, numbered: tuple[int, Mapping[str, Any]]) -> Iterator
     texts = texts if isinstance(texts, list) and texts else [None]
     counts = [len(part) for part in tokens or () if isinstance(part, list)]
     choices, gold = doc.get("choices"), doc.get("gold_index")
+    by_number = dict(enumerate(choices)) if isinstance(choices, list) else {}
+    numbers = gold if isinstance(gold, list) else [gold]
     values = mapping(numbered[1]["metric"])
     names = sorted(values, key=lambda name: len(texts) > 1 and not _MEAN.fullmatch(name))
     for text in texts:
@@ -100,16 +100,12 @@ def _samples(common: Trial, numbered: tuple[int, Mapping[str, Any]]) -> Iterator
             question=name_of(doc.get("id")) or str(numbered[0]),
             task=name_of(doc.get("task_name")) or common.task,
             text=text_of(doc.get("query")),
-            document=mapping(doc.get("specific")),
+            document=mapping(doc, "specific"),
             scores={name: values[name] for name in names},
             answer=name_of(text) if len(texts) == 1 else "",
             tokens=sum(counts) if counts else None,
             reply=text,
-            right=[
-                choices[number]
-                for number in (gold if isinstance(gold, list) else [gold])
-                if isinstance(choices, list) and type(number) is int and 0 <= number < len(choices)
-            ],
+            right=[by_number.get(number) for number in numbers if type(number) is int],
         )
 
 
@@ -124,22 +120,16 @@ def _counted(
     parts = []
     for number, value in zip(graded.question.tolist(), values.tolist(), strict=True):
         question = run.questions[number]
-        place, n = samples[run.task, question.id]
+        first_place, n = samples[run.task, question.id]
         n = int(named[1] or named[2]) if named else n
         right = round(value * n)
         if not n or abs(value * n - right) > 1e-6 * n:
             return None
-        logged = LoggedTexts.at(place + np.arange(n), log.texts) if log.texts else None
+        logged = LoggedTexts.at(first_place + np.arange(n), log.texts) if log.texts else None
         parts.append((question, counted_trials(n - right, right, logged)))
     notes = [f"{run.metric} is a mean of samples: the right ones were counted, in no order"]
     if n_ungraded := run.trials.category.size - len(parts):
         notes.append(f"{plural(n_ungraded, 'question')} without a score left out")
     questions, trials = questions_of(parts)
-    return replace(
-        run,
-        questions=questions,
-        trials=trials,
-        ordered=False,
-        weights=(0.0, 1.0),
-        notes=(*run.notes, *notes),
-    )
+    run = replace(run, questions=questions, trials=trials, ordered=False, weights=(0.0, 1.0))
+    return replace(run, notes=(*run.notes, *notes))

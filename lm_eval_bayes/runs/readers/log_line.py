@@ -14,10 +14,10 @@ import numpy as np
 
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.log_fields import generated_texts, mapping
+from lm_eval_bayes.runs.log_fields import generated_texts, lookup
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
-from lm_eval_bayes.runs.readers.trial_texts import place
-from lm_eval_bayes.runs.trials import Question, Trials, endings, floats
+from lm_eval_bayes.runs.readers.trial_texts import place_of
+from lm_eval_bayes.runs.trials import Part, Question, Trials, endings, floats
 from lm_eval_bayes.stats import IntArray
 
 #: Fields of a document that hold the text of the question.
@@ -69,12 +69,11 @@ class LogLine:
         """
         given = self.row.get("arguments")
         if isinstance(given, Mapping):
-            named = mapping(given.get("gen_args_0"))
-            given = [[named.get("arg_0"), named.get("arg_1")]]
+            given = [[lookup(given, "gen_args_0", key) for key in ("arg_0", "arg_1")]]
         first = given[0] if isinstance(given, list) and given else None
-        prompt, sent = [*(first if isinstance(first, list) else ()), None, None][:2]
-        known = sent if isinstance(sent, Mapping) else None
-        return prompt if isinstance(prompt, str) else "", known
+        prompt, settings = [*(first if isinstance(first, list) else ()), None, None][:2]
+        prompt = prompt if isinstance(prompt, str) else ""
+        return prompt, settings if isinstance(settings, Mapping) else None
 
     @property
     def generated(self) -> bool:
@@ -84,8 +83,8 @@ class LogLine:
     @property
     def question_text(self) -> str:
         """The text of the question; of a document without one the prompt."""
-        doc = mapping(self.row.get("doc"))
-        texts = (text for name in _QUESTION if isinstance(text := doc.get(name), str))
+        doc = self.row.get("doc")
+        texts = (text for name in _QUESTION if isinstance(text := lookup(doc, name), str))
         return next((text.strip() for text in texts if text.strip()), self.sent[0].strip())
 
     @cached_property
@@ -113,7 +112,7 @@ class LogLine:
         categories: Sequence[int] | IntArray,
         recorded: Mapping[str, Sequence[Any]] = MappingProxyType({}),
         **columns: Any,
-    ) -> tuple[Question, Trials]:
+    ) -> Part:
         """Return the question, identified by its document, with its trials.
 
         The hash of a document is that of the harness, which older ones do not log.
@@ -129,15 +128,14 @@ class LogLine:
             numbers = None
         if "seed" in recorded:
             columns["seeds"] = [s if type(s) is int else None for s in recorded["seed"]]
-        if len(texts) == n:
-            columns["digest"] = np.array([hash(text) for text in texts], dtype=np.int64)
-            columns["logged"] = LoggedTexts.at([place(self.record, i) for i in range(n)])
-        elif n == 1:
-            columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
         measured = {k: floats(v) for k, v in recorded.items() if k not in ("trial", "seed")}
         columns["measured"] = {name: c for name, c in measured.items() if c is not None}
         if len(texts) == n:
+            columns["digest"] = np.array([hash(text) for text in texts], dtype=np.int64)
+            columns["logged"] = LoggedTexts.at([place_of(self.record, i) for i in range(n)])
             columns["measured"] |= endings(texts, recorded.get("finish_reason", ()))
+        elif n == 1:
+            columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
         question = Question(id, self.question_text, prompt_hash, self.doc_id, self.cluster)
         return question, Trials.of_question(categories, numbers, **columns)
 

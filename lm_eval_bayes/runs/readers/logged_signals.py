@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -81,52 +82,38 @@ class SignalReader:
         if self.error is not None:
             return {}
         try:
-            columns = self._columns(line) | self._verdict_columns(line)
+            columns = {**self._columns(line), **self._verdict_columns(line)}
         except InvalidInputError as error:
             self.error = error
             return {}
         arrays = {name: floats(values) for name, values in columns.items()}
         return {name: array for name, array in arrays.items() if array is not None}
 
-    def _columns(self, line: LogLine) -> dict[str, Sequence[Any]]:
+    def _columns(self, line: LogLine) -> Mapping[str, Sequence[Any]]:
         texts, grades = line.texts, line.row["outcomes"]
         if texts is None:
             raise line.broken("`resps` holds no list of texts", "mismatch")
         # verdicts count only from their own file, which holds the hashes of the texts
-        recorded: dict[str, Sequence[Any]] = {
-            name: values
-            for name, values in line.recorded(len(grades)).items()
-            if name not in VERDICTS.values()
-        }
+        logged = line.recorded(len(grades)).items()
+        recorded = {name: values for name, values in logged if name not in VERDICTS.values()}
         if recorded.keys() >= _LOGGED:
             # a rubric task computed them already, from the texts before they were cut off
             return recorded
         outcomes: list[Any] = [np.nan if grade is None else grade for grade in grades]
-        config, token = self.task.config, self.task.metadata.get("think_end_token")
+        token, sent = self.task.metadata.get("think_end_token"), self.task.config
+        limit = completion_limit(line.sent[1]) or completion_limit(sent.get("generation_kwargs"))
+        more: dict[str, Any] = {"think_end_token": token if isinstance(token, str) else None}
+        more |= {"binary": is_right_or_wrong(self.task.weights), "max_gen_toks": limit}
         try:
-            computed = trial_signals(
-                texts,
-                outcomes,
-                recorded,
-                binary=is_right_or_wrong(self.task.weights),
-                max_gen_toks=completion_limit(line.sent[1])
-                or completion_limit(config.get("generation_kwargs")),
-                think_end_token=token if isinstance(token, str) else None,
-            )
+            return trial_signals(texts, outcomes, recorded, **more)
         except (InvalidInputError, TypeError, ValueError) as error:
             raise line.broken(str(error), "mismatch") from None
-        return dict(computed)
 
     def _verdict_columns(self, line: LogLine) -> dict[str, Sequence[Any]]:
         if self.verdicts is None:
             return {}
         where, right = f"question {line.doc_id} of {line.file.name}", right_answers(line.row)
         cases = verifier_inputs(line.question_text, right, line.texts, where)
-        verdicts = [
-            self.verdicts.verdict_of(line.doc_id, trial, case_hash(case))
-            for trial, case in enumerate(cases)
-        ]
-        return {
-            name: [None if verdict is None else getattr(verdict, label) for verdict in verdicts]
-            for label, name in VERDICTS.items()
-        }
+        verdict_of = partial(self.verdicts.verdict_of, line.doc_id)
+        verdicts = [verdict_of(trial, case_hash(case)) for trial, case in enumerate(cases)]
+        return {n: [v and getattr(v, label) for v in verdicts] for label, n in VERDICTS.items()}

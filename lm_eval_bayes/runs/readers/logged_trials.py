@@ -16,13 +16,12 @@ from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
-from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, choice_note
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.runs.trials import (
     MOST_COUNTED,
+    Part,
     PartialRun,
-    Question,
-    Trials,
     counted_trials,
     objects,
 )
@@ -32,21 +31,20 @@ from lm_eval_bayes.stats import FloatArray, check_weights
 _AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")
 
 #: The fields of a line besides its metrics.
-_NO_METRICS = frozenset(
-    (
-        *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
-        *("cluster", "doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths"),
-        *("signals", "grading_error_notes"),
-    )
+_NO_METRICS = (
+    *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
+    *("cluster", "doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths"),
+    *("signals", "grading_error_notes"),
 )
 
 
 #: The questions of a task in the order of the lines, and what the run has besides them.
-Read = tuple[list[tuple[Question, Trials]], PartialRun]
+Read = tuple[list[Part], PartialRun]
+Lines = Iterable[LogLine]
 
 
 def logged_trials(
-    run: PartialRun, task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Lines, query: Query
 ) -> Read:
     """Read the trials of a task.
 
@@ -71,17 +69,15 @@ def logged_trials(
         If a line is broken.
     """
     if query.regrade is not None:
-        return [_every_text(line) for line in lines], replace(run, weights=_weights(task))
-    metric = _graded_metric(task, first, query)
-    if metric is not None:
+        return [_every_text(line) for line in lines], replace(run, weights=task.weights)
+    if (metric := _graded_metric(task, first, query)) is not None:
         return _graded(run, task, first, lines, query, metric)
-    average = average_metric(first.row)
-    if average is not None:
+    if (average := average_metric(first.row)) is not None:
         return _counted(run, task, lines, average)
     return _of_metric(run, task, first, lines, query)
 
 
-def _every_text(line: LogLine) -> tuple[Question, Trials]:
+def _every_text(line: LogLine) -> Part:
     """Return a question with every text as a trial, and its grade where it has one."""
     n, grades = len(line.texts or ()), line.row.get("outcomes")
     if not line.generated or not isinstance(grades, list) or len(grades) != n:
@@ -96,17 +92,18 @@ def _every_text(line: LogLine) -> tuple[Question, Trials]:
 def _graded_metric(task: LoggedTask, first: LogLine, query: Query) -> str | None:
     """Return the metric that counts, "" where it has no name; None if the task logs no trials."""
     names, errors = task.metrics, task.metric_errors
-    known = {name: None for name in names if _field(task, name, first) in first.row}
+    logged = {name: None for name in names if _field(task, name, first) in first.row}
     if task.settings:  # of other metrics their values alone are logged
-        known |= dict.fromkeys(n for n in metric_names(first.row) if isinstance(first.row[n], list))
-    metric = query.metric if query.metric in known else next(iter(names), "")
+        lists = (name for name in metric_names(first.row) if isinstance(first.row[name], list))
+        logged |= dict.fromkeys(lists)
+    metric = query.metric if query.metric in logged else next(iter(names), "")
     if metric in errors and query.bounds is None:
-        others = [name for name in known if name not in errors]
+        others = [name for name in logged if name not in errors]
         rule = f"have scores of {metric} of task {task.task}, with --bounds LOW:HIGH"
         rule += f" (--metric chooses {join_words(others, 'or')})" if others else ""
         raise NothingToCountError.of("RUN", "range", rule, errors[metric])
-    if len(known) > 1 and query.metric is not None and query.metric not in known:
-        rule = f"be a metric of task {task.task} that has numbers, {join_words(list(known), 'or')}"
+    if len(logged) > 1 and query.metric is not None and query.metric not in logged:
+        rule = f"be a metric of task {task.task} that has numbers, {join_words(list(logged), 'or')}"
         raise InvalidInputError.of("metric", "choice", rule, query.metric)
     return metric if _field(task, metric, first) in first.row else None
 
@@ -126,19 +123,14 @@ def _bounds(task: LoggedTask, metric: str, field: str, query: Query) -> tuple[fl
 
 
 def _graded(
-    run: PartialRun,
-    task: LoggedTask,
-    first: LogLine,
-    lines: Iterable[LogLine],
-    query: Query,
-    metric: str,
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Lines, query: Query, metric: str
 ) -> Read:
     """Read what a task of this package logs: the categories of trials, or their scores."""
     names, field = task.metrics, _field(task, metric, first)
     bounds, further = _bounds(task, metric, field, query), bool(metric) and metric not in names[:1]
     if bounds is not None and not task.config:
         raise first.broken("scores without the results file, which has their bounds", "missing")
-    weights = bounds or ((0.0, 1.0) if further else _weights(task))
+    weights = bounds or ((0.0, 1.0) if further else task.weights)
     signals, wanted = None, None if bounds else query.signals  # of right and wrong trials
     if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
         signals = SignalReader(task, query)
@@ -149,11 +141,9 @@ def _graded(
         if field == metric:
             values = [_outcome(value, 0 if bounds is None else bounds[0]) for value in values]
         columns: dict[str, Any] = {}
-        if failed := mapping(line.row.get("grading_error_notes")):
-            remark = f"whose grading failed counted as {lowest}"
-            columns["remark"] = objects(
-                [remark if str(i) in failed else None for i in range(len(values))]
-            )
+        if failed := mapping(line.row, "grading_error_notes"):
+            remark = dict.fromkeys(failed, f"whose grading failed counted as {lowest}")
+            columns["remark"] = objects([remark.get(str(i)) for i in range(len(values))])
         if bounds is not None:
             categories, columns["score"] = [0] * len(values), _scores(line, values, bounds)
         else:
@@ -165,18 +155,15 @@ def _graded(
             columns["signals"] = signals.signals(line)
         recorded = line.recorded(len(values))
         questions.append(line.question(categories, recorded, **columns))
-    notes = []
-    if len(names) > 1 and query.metric is None:
-        choice = join_words([name for name in names if name not in task.metric_errors], "or")
-        notes.append(f"{names[0]} was counted; --metric chooses among {choice}")
+    names = tuple(name for name in names if name not in task.metric_errors)
     if signals is not None:
         run = replace(run, signals_error=signals.error, verifiers=signals.verifiers)
     return questions, replace(
         run,
         metric=metric if query.metric == metric or (bounds and metric) else GRADED,
         weights=weights,
-        notes=tuple(notes),
-        threshold=task.threshold(metric if further else None) if bounds else None,
+        notes=choice_note("metric", list(dict.fromkeys([metric, *names])), query.metric),
+        threshold=task.threshold(metric) if bounds else None,
     )
 
 
@@ -193,8 +180,8 @@ def _categories(line: LogLine, values: list[Any], n: int, task: LoggedTask) -> l
     """Return the category of every trial of a line, -1 for one without a grade."""
     for value in values:
         if value is not None and (type(value) is not int or not 0 <= value < n):
-            known = "" if task.config else ", as far as is known without the results file"
-            reason = f"outcome {value!r} is no category of 0..{n - 1}{known}"
+            but = "" if task.config else ", as far as is known without the results file"
+            reason = f"outcome {value!r} is no category of 0..{n - 1}{but}"
             raise line.broken(reason, "damaged" if task.config else "missing")
     return [-1 if value is None else value for value in values]
 
@@ -208,25 +195,15 @@ def _scores(line: LogLine, values: list[Any], bounds: Sequence[float]) -> FloatA
     return np.array(scores, dtype=np.float64)
 
 
-def _weights(task: LoggedTask) -> tuple[float, ...]:
-    try:
-        return tuple(check_weights(task.weights).tolist())
-    except (InvalidInputError, TypeError):
-        rule = f"tell the scores of the categories of task {task.task} in its results"
-        got = task.settings.get("weights")
-        raise InvalidInputError.of("RUN", "missing", rule, got) from None
-
-
 # -- other tasks: a metric of zeros and ones, or counts of `bayes` ---------------------------------
 
 
 def _of_metric(
-    run: PartialRun, task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Lines, query: Query
 ) -> Read:
     """Read one trial per question: a metric that is 0 or 1."""
     logged = metric_names(first.row)
-    parts: list[tuple[Question, Trials]] = []
-    values: list[dict[str, Any]] = []
+    parts, values = list[Part](), list[dict[str, Any]]()
     n_texts, generated = 0, False
     for line in lines:
         # its outcome is added after the last line, when it is known which metrics are 0 or 1
@@ -241,15 +218,10 @@ def _of_metric(
         (question, replace(trials, category=np.array([outcome], dtype=np.int64)))
         for (question, trials), outcome in zip(parts, outcomes, strict=True)
     ]
-    notes = []
-    if len(graded) > 1 and query.metric is None:
-        choice = join_words([metric, *(name for name in graded if name != metric)], "or")
-        notes.append(f"{metric} was counted; --metric chooses among {choice}")
+    notes = [*choice_note("metric", list(dict.fromkeys([metric, *graded])), query.metric)]
     if n_texts > 1:
-        notes.append(
-            f"the task gave the {n_texts} texts of a question one grade, which was counted as one "
-            "trial; --regrade grades each"
-        )
+        grade = f"the task gave the {n_texts} texts of a question one grade"
+        notes.append(f"{grade}, which was counted as one trial; --regrade grades each")
     return questions, replace(run, metric=metric, notes=tuple(notes))
 
 
@@ -257,7 +229,7 @@ def _chosen(
     task: LoggedTask, query: Query, logged: Sequence[str], graded: Sequence[str], generated: bool
 ) -> str:
     """Return the metric of the query, else the first that the task lists and that is 0 or 1."""
-    directions = mapping(mapping(task.results.get("higher_is_better")).get(task.task))
+    directions = mapping(task.results, "higher_is_better", task.task)
     names = [name for name in graded if directions.get(name) is not False]
     if query.metric is not None and query.metric not in graded:
         choice = f", {join_words(graded, 'or')}" if graded else "; it has none"
@@ -277,8 +249,8 @@ def _filtered_answer(row: Mapping[str, Any]) -> list[str | None] | None:
     if row.get("filter") in (None, "", "none"):
         return None
     filtered = row.get("filtered_resps")
-    known = isinstance(filtered, list) and len(filtered) == 1 and isinstance(filtered[0], str)
-    return filtered if known else [None]
+    is_text = isinstance(filtered, list) and len(filtered) == 1 and isinstance(filtered[0], str)
+    return filtered if is_text else [None]
 
 
 def average_metric(row: Mapping[str, Any]) -> str | None:
@@ -296,7 +268,7 @@ def average_metric(row: Mapping[str, Any]) -> str | None:
     return next((name for name in averages if name.replace("avg", "bayes") in names), None)
 
 
-def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], average: str) -> Read:
+def _counted(run: PartialRun, task: LoggedTask, lines: Lines, average: str) -> Read:
     """Read counts of right trials, from the average score that the metric `bayes` logs."""
     entry: Mapping[str, Any] = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
     weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
@@ -305,7 +277,7 @@ def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], averag
         raise InvalidInputError.of("RUN", "range", rule, list(weights))
     low, high = weights
     n = int(average.removeprefix("avg@"))
-    questions: list[tuple[Question, Trials]] = []
+    questions: list[Part] = []
     for line in lines:
         value, right = line.row.get(average), -1.0
         if isinstance(value, (int, float)) and n * (len(questions) + 1) <= MOST_COUNTED:
@@ -315,11 +287,9 @@ def _counted(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], averag
             raise line.broken(f"{average} = {value!r} is no average of {n} trials", "mismatch")
         counts = counted_trials(n - round(right), round(right))
         questions.append(line.question(counts.category, digest=counts.digest))
-    note = (
-        f"the metric bayes of task {task.task} logs how many trials were right and not which: "
-        "what needs their order needs --regrade"
-    )
-    return questions, replace(run, weights=weights, notes=(note,), ordered=False)
+    note = f"the metric bayes of task {task.task} logs how many trials were right and not which"
+    notes = (f"{note}: what needs their order needs --regrade",)
+    return questions, replace(run, weights=weights, notes=notes, ordered=False)
 
 
 def metric_names(row: Mapping[str, Any]) -> list[str]:

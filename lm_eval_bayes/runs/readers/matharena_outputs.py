@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.log_fields import lookup, mapping
 from lm_eval_bayes.runs.readers.json_files import after_last, broken, load_json, name_of, text_of
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
@@ -80,9 +80,9 @@ def _trials(model: str, task: str, named: tuple[str, Mapping[str, Any]]) -> Iter
             document=fields,
             reply=_item(problem, "messages", i),
             right=problem.get("gold_answer"),
-            tokens=mapping(cost).get("output_tokens"),
-            cost=mapping(cost).get("cost"),
-            time=mapping(cost).get("time"),
+            tokens=lookup(cost, "output_tokens"),
+            cost=lookup(cost, "cost"),
+            time=lookup(cost, "time"),
         )
 
 

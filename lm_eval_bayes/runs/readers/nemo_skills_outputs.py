@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
-from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.log_fields import lookup
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
@@ -64,14 +64,14 @@ def _scores(row: Row) -> dict[str, float | None]:
     if "judgement" in row:
         scores["judge_correct"] = None if row["judgement"] is None else float(judged is True)
     if len(scores) == 2:
-        known = [score for score in scores.values() if score is not None]
-        scores["both_correct"] = min(known) if len(known) == 2 else None
-        scores["any_correct"] = max(known) if len(known) == 2 else None
-    for name, (field, *within) in _METRICS.items():
-        if field == "is_correct" and "is_correct-plus" not in row:
-            name = field
-        if field in row:
-            scores[name] = score_of(mapping(row[field]).get(within[0]) if within else row[field])
+        both = [score for score in scores.values() if score is not None]
+        scores["both_correct"] = min(both) if len(both) == 2 else None
+        scores["any_correct"] = max(both) if len(both) == 2 else None
+    for name, fields in _METRICS.items():
+        if fields == ("is_correct",) and "is_correct-plus" not in row:
+            name = "is_correct"
+        if fields[0] in row:
+            scores[name] = score_of(lookup(row, *fields))
     if isinstance(grades := row.get("graded_list"), list):
         scores["accuracy"] = score_of(grades[0]) if grades else None
     if "proof_status" in row:
@@ -81,8 +81,8 @@ def _scores(row: Row) -> dict[str, float | None]:
 
 def _is_yes(judgement: object) -> bool | None:
     """Return what a judge said; None where it said neither yes nor no."""
-    said = judgement.rpartition("Judgement:") if isinstance(judgement, str) else ("", "", "")
-    word = said[2].strip().lower() if said[1] else ""
+    _, sign, verdict = (judgement if isinstance(judgement, str) else "").rpartition("Judgement:")
+    word = verdict.strip().lower() if sign else ""
     return True if word.startswith("yes") else False if word.startswith("no") else None
 
 

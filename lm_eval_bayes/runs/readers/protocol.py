@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.query import Query as Query
 from lm_eval_bayes.runs.trials import PartialRun
@@ -54,6 +55,14 @@ class Found:
 
 #: The rules that a file breaks which cannot be read.
 UNREADABLE_RULES = ("damaged", "empty", "format", "permission")
+
+
+def choice_note(option: str, names: Sequence[str], chosen: str | None) -> tuple[str, ...]:
+    """Return a note on what was counted, the first of several names; none where the user chose."""
+    if len(names) < 2 or chosen is not None:
+        return ()
+    choice = join_words(list(names), "or")
+    return (f"{option} {names[0]} was counted; --{option} chooses among {choice}",)
 
 
 class NothingToCountError(InvalidInputError):

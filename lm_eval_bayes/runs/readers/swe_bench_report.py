@@ -9,6 +9,7 @@ as in the rate of SWE-bench; those that were never submitted do not count.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -76,8 +77,7 @@ def read(file: Path, query: Query) -> FileContents:
     numbered, notes = _NUMBERED.fullmatch(run), list[str]()
     content = mapping(load_json(file))
     outcomes = _of_run(content, file)
-    left_out = set(_ids(content, "incomplete_ids", file)) - outcomes.keys()
-    if left_out:
+    if left_out := set(_ids(content, "incomplete_ids", file)) - outcomes.keys():
         n = plural(len(left_out), "instance")
         notes = [f"{file.name}: {n} that the run did not submit left out"]
     trials = [
@@ -128,6 +128,5 @@ def _ids(content: Mapping[str, Any], key: str, file: Path) -> list[str]:
         raise broken(file, f"no list of names as {key}")
     if len(set(ids)) < len(ids):
         rule = f"list every instance once as {key} ({file.name})"
-        got = next(id for id in ids if ids.count(id) > 1)
-        raise InvalidInputError.of("RUN", "duplicate", rule, got)
+        raise InvalidInputError.of("RUN", "duplicate", rule, Counter(ids).most_common(1)[0][0])
     return ids

@@ -51,10 +51,7 @@ def names_of(path: Path) -> Iterator[Iterable[str]]:
 
 
 def rows_of(
-    file: Path,
-    names: Sequence[str] = (),
-    *,
-    unique_keys: bool = True,
+    file: Path, names: Sequence[str] = (), *, unique_keys: bool = True
 ) -> Iterable[Mapping[str, Any]]:
     """Return the rows of a table.
 
@@ -105,8 +102,7 @@ def uniform(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator
             got = f"{', '.join(telling.intersection(row))} in row {number} alone"
             raise InvalidInputError.of("RUN", "mismatch", rule, got)
         if number > _MOST_ROWS:
-            rule = f"have at most {_MOST_ROWS:,} rows in a table"
-            raise InvalidInputError.of("RUN", "range", rule, "more")
+            raise InvalidInputError.of("RUN", "range", f"have at most {_MOST_ROWS:,} rows", "more")
         yield row
 
 

@@ -10,17 +10,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
     load_json,
-    mappings,
     name_of,
     score_of,
     text_of,
@@ -58,18 +56,16 @@ is_mine = matches(_BEGINNING)
 def read(file: Path, query: Query) -> FileContents:
     """Read results."""
     warnings: list[str] = []
-    log = ToolLog(file, query, records=partial(_trials, file, warnings))
+    log = ToolLog(file, query, records=lambda query: _trials(file, warnings))
     log.warnings += warnings
     is_tau2 = any(trial.provenance.versions for trial in log.trials)
     return log.contents("tau2" if is_tau2 else "tau-bench")
 
 
-def _trials(file: Path, warnings: list[str], query: Query) -> Iterator[Trial]:
+def _trials(file: Path, warnings: list[str]) -> Iterator[Trial]:
     content = load_json(file)
-    if isinstance(content, list):
-        yield from _of_tau1(mappings(content), file)
-    else:
-        yield from _of_tau2(mapping(content), file, warnings)
+    is_tau1 = isinstance(content, list)
+    return _of_tau1(content, file) if is_tau1 else _of_tau2(mapping(content), file, warnings)
 
 
 def _scores(reward: Any) -> dict[str, Any]:
@@ -78,9 +74,9 @@ def _scores(reward: Any) -> dict[str, Any]:
 
 
 def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Iterator[Trial]:
-    info, tasks = mapping(content.get("info")), mappings(content.get("tasks"))
-    agent, user = mapping(info.get("agent_info")), mapping(info.get("user_info"))
-    domain = name_of(mapping(info.get("environment_info")).get("domain_name"))
+    info, tasks = mapping(content, "info"), mappings(content.get("tasks"))
+    agent, user = mapping(info, "agent_info"), mapping(info, "user_info")
+    domain = name_of(lookup(info, "environment_info", "domain_name"))
     simulations = mappings(content.get("simulations"))
     if not simulations and (file.parent / "simulations").is_dir():
         files = files_beside(file.parent / "simulations" / "any", "*.json")
@@ -108,7 +104,9 @@ def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Ite
     by_id = {name_of(task.get("id")): task for task in tasks}
     for simulation in simulations:
         id, reason = (name_of(simulation.get(key)) for key in ("task_id", "termination_reason"))
-        about = mapping(simulation.get("reward_info")) or simulation
+        about = mapping(simulation, "reward_info") or simulation
+        messages = mappings(simulation.get("messages"))
+        replies = (m for m in messages if m.get("role") == "assistant")
         yield replace(
             common,
             question=id,
@@ -121,18 +119,14 @@ def _of_tau2(content: Mapping[str, Any], file: Path, warnings: list[str]) -> Ite
             reply=simulation.get("messages"),
             cost=simulation.get("agent_cost"),
             time=simulation.get("duration"),
-            tokens=total(
-                mapping(message.get("usage")).get("completion_tokens")
-                for message in mappings(simulation.get("messages"))
-                if message.get("role") == "assistant"
-            ),
+            tokens=total(lookup(m, "usage", "completion_tokens") for m in replies),
         )
 
 
 def _simulation(file: Path) -> Mapping[str, Any]:
     """Return the simulation in a file, whose errors name it."""
     simulation = mapping(load_json(file))
-    reward = (mapping(simulation.get("reward_info")) or simulation).get("reward")
+    reward = (mapping(simulation, "reward_info") or simulation).get("reward")
     if not name_of(simulation.get("task_id")) or (reward is not None and score_of(reward) is None):
         raise broken(file, "no task_id, or a reward that is no finite number")
     return simulation
@@ -140,12 +134,13 @@ def _simulation(file: Path) -> Mapping[str, Any]:
 
 def _text(task: Mapping[str, Any]) -> str:
     """Return what the simulated user is asked to do."""
-    instructions = mapping(task.get("user_scenario")).get("instructions")
-    return text_of(instructions) or text_of(mapping(instructions).get("reason_for_call"))
+    instructions = lookup(task, "user_scenario", "instructions")
+    return text_of(instructions) or text_of(lookup(instructions, "reason_for_call"))
 
 
-def _of_tau1(rows: list[Mapping[str, Any]], file: Path) -> Iterator[Trial]:
-    infos = [mapping(row.get("info")) for row in rows]
+def _of_tau1(content: object, file: Path) -> Iterator[Trial]:
+    rows = mappings(content)
+    infos = [mapping(row, "info") for row in rows]
     outcomes = [(r.get("task_id"), r.get("trial"), r.get("reward")) for r in rows]
     run = hash_text(json.dumps([outcomes, [i.get("user_cost") for i in infos]], default=str))
     named = _NAME.fullmatch(file.stem)
@@ -153,11 +148,9 @@ def _of_tau1(rows: list[Mapping[str, Any]], file: Path) -> Iterator[Trial]:
     policy = mappings(rows[0].get("traj"))[:1]
     words = f"{text_of(policy[0].get('content'))[:100] if policy else ''} {file.name}".lower()
     domain = next((f"tau-bench {name}" for name in ("airline", "retail") if name in words), "")
-    provenance = Provenance(ks=_KS)
-    if named:
-        sent = {"temperature": float(named["temperature"])}
-        setup = {"agent": named["agent"], "user": named["user"]}
-        provenance = replace(provenance, generation_kwargs=sent, setup=setup)
+    sent = {"temperature": float(named["temperature"])} if named else {}
+    setup = {key: named[key] for key in ("agent", "user")} if named else None
+    provenance = Provenance(ks=_KS, generation_kwargs=sent, setup=setup)
     for row, info in zip(rows, infos, strict=True):
         yield Trial(
             model=about.get("model", ""),

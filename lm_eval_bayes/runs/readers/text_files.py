@@ -8,7 +8,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
@@ -69,8 +69,6 @@ class JsonLines:
         end, self.offsets = 0, array("q")
         try:
             with open_bytes(self.file) as lines:
-                # a text in UTF-16 is converted as a whole
-                self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
                 for number, line in enumerate(_lines(lines, self.file), 1):
                     begin, end = end, end + len(line)
                     is_array = not self.offsets and line.lstrip(_BEFORE_JSON)[:1] == b"["
@@ -164,19 +162,15 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
 
 def _lines(opened: IO[AnyStr], file: Path) -> Iterator[AnyStr]:
     """Yield the lines of a file; raise before one that is too long is in memory."""
-    for number in count(1):
-        line = opened.readline(ALWAYS_BYTES + 1)
+    lines = iter(lambda: opened.readline(ALWAYS_BYTES + 1), opened.read(0))
+    for number, line in enumerate(lines, 1):
         if len(line) > ALWAYS_BYTES:
             rule = f"have lines of at most {ALWAYS_BYTES:,} bytes in {file}"
             raise InvalidInputError.of("RUN", "range", rule, f"line {number}, which is longer")
-        if not line:
-            return
         yield line
 
 
 # -- CSV -----------------------------------------------------------------------------------------
-
-_DELIMITERS = ",;\t"
 
 
 def csv_lines(path: Path) -> Iterator[list[str]]:
@@ -206,7 +200,7 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
         with io.TextIOWrapper(open_bytes(path), "utf-8-sig", newline="") as opened:
             lines = texts(opened)
             first = next((text for text in lines if text.strip()), "")
-            delimiter = max(_DELIMITERS, key=first.count)
+            delimiter = max(",;\t", key=first.count)
             reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
             for cells in reader:
                 n_lines, width = reader.line_num, width or len(cells)

@@ -21,7 +21,12 @@ from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import clusters_of, json_text
 from lm_eval_bayes.runs.readers.log_file import LogFile
-from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    NothingToCountError,
+    Query,
+    choice_note,
+)
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     MEASURED,
@@ -30,7 +35,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     partial_runs,
     record_key,
 )
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place, texts_log
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place_of, texts_log
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
 
@@ -104,9 +109,8 @@ def begins_with(*keys: str) -> Callable[[LogFile], bool]:
 
 def matches(beginning: re.Pattern[bytes], *suffixes: str) -> Callable[[LogFile], bool]:
     """Return whether the name and the first bytes of a file are those of a log, as a function."""
-    return lambda file: (
-        file.name.endswith(suffixes or ".json") and beginning.match(file.beginning) is not None
-    )
+    ends = suffixes or (".json",)
+    return lambda file: bool(file.name.endswith(ends) and beginning.match(file.beginning))
 
 
 class ToolLog:
@@ -151,7 +155,7 @@ class ToolLog:
         number = -1
         for number, record in enumerate(lines if records is None else records(query)):
             for part, trial in enumerate(trials_of(record)):
-                self.trials.append(self._kept(trial, place(number, part), (part, record)))
+                self.trials.append(self._kept(trial, place_of(number, part), (part, record)))
         self.warnings = list(lines.warnings)
 
         def texts_of(record: Any) -> list[TrialText]:
@@ -210,14 +214,11 @@ class ToolLog:
 
     def _metric(self, trials: Sequence[Trial]) -> tuple[str, tuple[str, ...]]:
         """Return the metric of the query, else the first one, with a note that names the others."""
-        names, asked = list(dict.fromkeys(n for t in trials for n in t.scores)), self.query.metric
-        choice = join_words(names, "or")
-        if names and asked is not None and asked not in names:
-            rule = f"be a metric of {self.file}, {choice}"
-            raise InvalidInputError.of("metric", "choice", rule, asked)
-        if asked is not None or len(names) < 2:
-            return asked or "".join(names), ()
-        return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)
+        names, chosen = list(dict.fromkeys(n for t in trials for n in t.scores)), self.query.metric
+        if names and chosen is not None and chosen not in names:
+            rule = f"be a metric of {self.file}, {join_words(names, 'or')}"
+            raise InvalidInputError.of("metric", "choice", rule, chosen)
+        return chosen or next(iter(names), ""), choice_note("metric", names, chosen)
 
     def _runs(
         self, trials: Sequence[Trial], metric: str, tool: str, **more: Any

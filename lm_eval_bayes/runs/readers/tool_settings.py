@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lm_eval_bayes.runs.log_fields import mapping
+from lm_eval_bayes.runs.log_fields import lookup
 
 #: The names of settings in the logs; keys, addresses and headers are never among them.
 SETTINGS = (
@@ -24,9 +24,6 @@ def call_settings(arguments: object) -> dict[str, Any]:
     >>> call_settings({"temperature": 0.6, "api_key": "x", "top_p": None, "max_tokens": 512})
     {'temperature': 0.6, 'max_tokens': 512}
     """
-    given = {key: mapping(arguments).get(key) for key in SETTINGS}
-    return {
-        key: value
-        for key, value in given.items()
-        if isinstance(value, (bool, int, float)) or (isinstance(value, (str, list)) and value)
-    }
+    given = {key: lookup(arguments, key) for key in SETTINGS}
+    kinds = (int, float, str, list)
+    return {k: v for k, v in given.items() if isinstance(v, kinds) and v not in ("", [])}

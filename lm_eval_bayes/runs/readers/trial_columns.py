@@ -99,14 +99,7 @@ class TrialColumns:
 
 
 def partial_runs(
-    columns: TrialColumns,
-    file: Path,
-    query: Query,
-    *,
-    metric: str,
-    source: str = "",
-    notes: Sequence[str] = (),
-    **more: Any,
+    columns: TrialColumns, file: Path, query: Query, *, source: str = "", **more: Any
 ) -> list[PartialRun]:
     """Return a run per model and task.
 
@@ -118,15 +111,11 @@ def partial_runs(
         The file, or the folder, that they were read from.
     query : Query
         What is read; the scores of `query.bounds` are possible.
-    metric : str
-        What the scores are called.
     source : str
         What distinguishes the trials of this file, which are not numbered, from those of others,
         such as the id of a run; by default the name of the file and the outcomes in it.
-    notes : sequence of str
-        Notes of every run.
     **more
-        Further attributes of every :class:`PartialRun`.
+        Further attributes of every :class:`PartialRun`, such as the metric.
 
     Raises
     ------
@@ -167,10 +156,7 @@ def partial_runs(
         trials = replace(table.take(rows), question=code)
         if columns.trial is None:
             trials = replace(trials, number=first + np.arange(code.size) - starts[code])
-        if is_scored:
-            trials = replace(trials, category=np.minimum(trials.category, 0))
-        else:
-            trials = replace(trials, score=None)
+        own: Any = {"category": np.minimum(trials.category, 0)} if is_scored else {"score": None}
         run = PartialRun(
             model=model,
             task=task,
@@ -178,11 +164,9 @@ def partial_runs(
             questions=tuple(
                 _question(columns, part.tolist(), file) for part in np.split(rows, starts[1:])
             ),
-            trials=trials,
+            trials=replace(trials, **own),
             weights=bounds if is_scored else (0.0, 1.0),
-            metric=metric,
             arguments=file_argument(file, model),
-            notes=tuple(notes),
             **more,
         )
         runs.append(run)
@@ -192,20 +176,16 @@ def partial_runs(
 def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
     """Return all rows, of category 0, 1 or more as their scores are, and -1 without one."""
     n = scores.size
-    logged, places = None, columns.places or range(0, n * PER_RECORD, PER_RECORD)
-    if columns.texts is not None:
-        logged = LoggedTexts.at(places, columns.texts)
+    places = columns.places or range(0, n * PER_RECORD, PER_RECORD)
+    logged = None if columns.texts is None else LoggedTexts.at(places, columns.texts)
     measured = {MEASURED[kind]: floats(values) for kind, values in columns.measured.items()}
+    answers = [_text(answer) or None for answer in columns.answer or ()]
     return Trials(
         question=_codes(_names("question", columns.question, n, file)),
         category=np.where(np.isnan(scores), -1, np.maximum(scores, 0)).astype(np.int64),
-        number=np.zeros(n, dtype=np.int64)
-        if columns.trial is None
-        else trial_numbers(columns.trial),
+        number=np.zeros(n, np.int64) if columns.trial is None else trial_numbers(columns.trial),
         score=scores,
-        answer=objects([_text(answer) or None for answer in columns.answer])
-        if columns.answer
-        else None,
+        answer=objects(answers) if answers else None,
         measured={name: column for name, column in measured.items() if column is not None},
         logged=logged,
     )
@@ -290,17 +270,15 @@ def trial_numbers(labels: Sequence[Any]) -> IntArray:
     >>> trial_numbers(["run_3", "run_10", "run_3"]).tolist()
     [3, 10, 3]
     """
-    whole = set(map(type, labels)) <= {int}
-    if whole and all(-(2**62) < label < 2**62 for label in set(labels)):
+    if {*map(type, labels)} <= {int} and all(-(2**62) < label < 2**62 for label in {*labels}):
         return np.asarray(labels, dtype=np.int64)
     texts = [_text(label) for label in labels]
     distinct = dict.fromkeys(texts)
     ends = [re.search(r"(?<![0-9])\d{1,15}$", text) for text in distinct]
     numbers = [int(end[0]) for end in ends if end is not None]
-    if len(set(numbers)) == len(distinct):
-        of_text = dict(zip(distinct, numbers, strict=True))
-    else:
-        of_text = {text: first_number(text) for text in distinct}
+    if len(set(numbers)) < len(distinct):
+        numbers = list(map(first_number, distinct))
+    of_text = dict(zip(distinct, numbers, strict=True))
     return np.array([of_text[text] for text in texts], dtype=np.int64)
 
 
@@ -344,19 +322,14 @@ def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) ->
     first, counted = first_number(run), Counter[str]()
     numbers = []
     for label, question in zip(labels, questions, strict=True):
-        valid = type(label) is int and 0 <= label < UNNUMBERED
-        numbers.append(first + (label if valid else UNNUMBERED + counted[question]))
+        is_number = type(label) is int and 0 <= label < UNNUMBERED
+        numbers.append(first + (label if is_number else UNNUMBERED + counted[question]))
         counted[question] += 1
     return numbers
 
 
 def _first_of_each(
-    table: Trials,
-    identity: IntArray,
-    rows: IntArray,
-    columns: TrialColumns,
-    file: Path,
-    query: Query,
+    table: Trials, ids: IntArray, rows: IntArray, columns: TrialColumns, file: Path, query: Query
 ) -> IntArray:
     """Return rows without those of trials that occurred before.
 
@@ -365,7 +338,7 @@ def _first_of_each(
     InvalidInputError
         If a trial occurs twice, unless the query allows that and its scores are the same.
     """
-    values, own = np.unique(identity[rows], return_inverse=True)
+    values, own = np.unique(ids[rows], return_inverse=True)
     keys = table.question[rows] * values.size + own
     _, first, number = np.unique(keys, return_index=True, return_inverse=True)
     if first.size == rows.size:
@@ -382,12 +355,11 @@ def _first_of_each(
         both = (int(rows[before[at]]), int(rows[at]))
         listed = " and ".join(str(places[row] // PER_RECORD + 1) for row in both)
         got = f"one trial of question {_text(columns.question[both[0]])} in rows {listed}"
-        if identity is not table.number:
+        if ids is not table.number:
             got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
         raise InvalidInputError.of("RUN", "duplicate", rule, got)
-    earliest: IntArray = rows[np.sort(first)]
-    return earliest
+    return np.asarray(rows[np.sort(first)])
 
 
 def _question(columns: TrialColumns, rows: Sequence[int], file: Path) -> Question:
@@ -397,12 +369,9 @@ def _question(columns: TrialColumns, rows: Sequence[int], file: Path) -> Questio
         rule = f"put question {id} into one cluster ({file})"
         raise InvalidInputError.of("RUN", "mismatch", rule, " and ".join(sorted(clusters)))
     texts = [] if columns.text is None else [columns.text[row] for row in rows]
-    return Question(
-        id,
-        text=next((text for text in texts if isinstance(text, str) and text), ""),
-        cluster=next(iter(clusters), None),
-        categories=_distinct(columns.category, rows),
-    )
+    text = next((text for text in texts if isinstance(text, str) and text), "")
+    cluster, categories = next(iter(clusters), None), _distinct(columns.category, rows)
+    return Question(id, text, cluster=cluster, categories=categories)
 
 
 def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, ...]:

@@ -51,8 +51,7 @@ def read(file: Path, query: Query) -> FileContents:
     StoreError
         If the store cannot be read.
     """
-    runs: list[PartialRun] = []
-    warnings: list[str] = []
+    runs, warnings = list[PartialRun](), list[str]()
     with TrialStore.open(file, mode="read") as store:
         if store.file.lacks_log:
             warnings.append(lacks_log(file))
@@ -64,18 +63,13 @@ def read(file: Path, query: Query) -> FileContents:
             for model, sampling in graded.series:
                 runs += _runs(file, store, graded.of(model, sampling), query, warnings)
         n_ungraded = store.n_ungraded()
+    ungraded = f"{plural(n_ungraded, 'trial')} without a grade"
     if not runs:
-        rule = (
-            "hold graded trials: a run grades them at its end, started again if it was stopped; "
-            "scores within bayes_bounds stand in its samples and not in the store"
-        )
-        got = f"{n_ungraded:,} trials without a grade in {file.name}"
-        raise InvalidInputError.of("RUN", "missing", rule, got)
+        rule = "hold graded trials: a run grades them at its end, started again if it was stopped; "
+        rule += "scores within bayes_bounds stand in its samples and not in the store"
+        raise InvalidInputError.of("RUN", "missing", rule, f"{ungraded} in {file.name}")
     if n_ungraded:
-        warnings.append(
-            f"{file}: {plural(n_ungraded, 'trial')} without a grade left out; the command that "
-            "sampled them grades them"
-        )
+        warnings.append(f"{file}: {ungraded} left out; the command that sampled them grades them")
     return FileContents(runs, tuple(by_task), warnings=tuple(warnings))
 
 
@@ -92,10 +86,8 @@ def _choose(
     candidates = [task for task in tasks if task.filter == filter]
     newest = max(candidates, key=lambda t: (number(t.version) or 0.0, t.version, len(t.questions)))
     if len(tasks) > 1:
-        warnings.append(
-            f"{path}: of the {len(tasks)} gradings of task {name} that of version {newest.version} "
-            f"with {newest.categories} categories by filter {filter} counts (--filter)"
-        )
+        by = f"version {newest.version}, {newest.categories} categories, filter {filter} (--filter)"
+        warnings.append(f"{path}: of {len(tasks)} gradings of task {name} that of {by} counts")
     return newest
 
 
@@ -111,10 +103,8 @@ class StoredTexts(Records):
         key, numbers = self.trials[number]
         with TrialStore.open(self.files[0], mode="read") as store:
             trials = store.trials_of([key], damaged=[])[key]
-        return [
-            TrialText(trials[n].text) if n in trials else TrialText(None, damaged=True)
-            for n in numbers
-        ]
+        missing = TrialText(None, damaged=True)
+        return [TrialText(trials[n].text) if n in trials else missing for n in numbers]
 
 
 def _runs(
@@ -137,28 +127,20 @@ def _runs(
     rows = _rows(store, graded, kwargs, texts, newest, damaged)
     runs = runs_of_samples(Samples(task, rows, lambda: texts), query, warnings)
     if damaged:
-        warnings.append(
-            f"{file}: {plural(len(damaged), 'text')} of task {graded.task} damaged and not read; "
-            f"the grades count ({list_first(damaged, 1)}); the command that sampled them samples "
-            "them again"
-        )
+        listed = f"{plural(len(damaged), 'text')} of task {graded.task} ({list_first(damaged, 1)})"
+        again = "the command that sampled them samples them again"
+        warnings.append(f"{file}: {listed} damaged and not read; the grades count; {again}")
     n_left_out = sum(len(q.trials) - len(_of_one_prompt(q)) for q in graded.questions)
     if n_left_out:
-        warnings.append(
-            f"{file}: {n_left_out:,} trials of task {graded.task} were left out, because their "
-            "questions have more trials with another prompt"
-        )
+        more = f"their questions have more trials with another prompt (task {graded.task})"
+        warnings.append(f"{file}: {n_left_out:,} trials were left out, because {more}")
     notes = []
     if graded.categories > 2:
-        notes.append(
-            f"a trial store keeps no scores of the {graded.categories} categories: they were "
-            "spaced evenly from 0 to 1"
-        )
+        spaced = f"the scores of the {graded.categories} categories were spaced evenly from 0 to 1"
+        notes.append(f"{spaced}: a trial store keeps none")
     if _cluster_field(graded) is None and any(question.cluster for question in graded.questions):
-        notes.append(
-            "not all questions have a cluster by the same field of their documents: all were taken "
-            "as independent"
-        )
+        independent = "all were taken as independent"
+        notes.append(f"not all questions have a cluster by one field: {independent}")
     provenance = Provenance(
         backend=backend,
         model_args=flat(fingerprint),
@@ -166,17 +148,12 @@ def _runs(
         date=newest[0].created if newest else None,
         versions={**(newest[0].versions if newest else {}), "task": graded.version},
     )
-    arguments = {k: v for k, v in flat(identifying).items() if k != "pretrained"}
-    return [
-        replace(
-            run,
-            provenance=provenance,
-            arguments=arguments,
-            fingerprint=model_hash(identifying),
-            notes=(*notes, *run.notes),
-        )
-        for run in runs
-    ]
+    common: dict[str, Any] = {
+        "provenance": provenance,
+        "arguments": {k: v for k, v in flat(identifying).items() if k != "pretrained"},
+        "fingerprint": model_hash(identifying),
+    }
+    return [replace(run, **common, notes=(*notes, *run.notes)) for run in runs]
 
 
 def _rows(

@@ -18,12 +18,8 @@ from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import columns_of, rows_of, uniform
-from lm_eval_bayes.runs.readers.trial_columns import (
-    TrialColumns,
-    partial_runs,
-    record_key,
-)
-from lm_eval_bayes.runs.readers.trial_texts import one_text, place, texts_log
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
+from lm_eval_bayes.runs.readers.trial_texts import one_text, place_of, texts_log
 from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurement
 
 #: A table that would do, shown where one is refused.
@@ -113,12 +109,12 @@ def read(file: Path, query: Query) -> FileContents:
     by_name = columns_of(uniform(rows, names), wanted)
     once = [name for name, times in Counter(names).items() if times == 1]
     again = partial(rows_of, file, once, unique_keys=False)
-    texts: TextLog | None = None
+    table = TrialTable(file, names, columns, by_name, again)
     if "response" in columns:
         needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
         texts_of = partial(_texts, columns=columns)
-        texts = texts_log(file, rows, texts_of, partial(rows_of, file, needed))
-    contents = table_contents(TrialTable(file, names, columns, by_name, again, texts), query)
+        table.texts = texts_log(file, rows, texts_of, partial(rows_of, file, needed))
+    contents = table_contents(table, query)
     return replace(contents, warnings=(*getattr(rows, "warnings", ()), *contents.warnings))
 
 
@@ -131,8 +127,7 @@ def check_columns(names: Sequence[str], columns: Mapping[str, str]) -> None:
     times = Counter(names)
     for name in columns.values():
         if times[name] > 1:
-            rule = f"have one column {name}"
-            raise InvalidInputError.of("RUN", "duplicate", rule, times[name])
+            raise InvalidInputError.of("RUN", "duplicate", f"have one column {name}", times[name])
 
 
 def table_contents(table: TrialTable, query: Query, model: str = "") -> FileContents:
@@ -175,17 +170,12 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     if trials.trial is None and "response" in columns:  # without texts, equal rows tell nothing
         trials.records = list(map(record_key, table.again()))
     runs = partial_runs(trials, file, query, metric=columns["score"])
-    warnings = _warnings(table, "question" in query.columns)
-    read = [k for k in columns if k not in _ON_DEMAND or table.texts is not None]
-    return FileContents(
-        runs,
-        tuple(dict.fromkeys(run.task for run in runs)),
-        warnings=tuple(f"{file.name}: {warning}" for warning in warnings),
-        notes=(
-            f"columns of tables: {', '.join(f'{kind}={columns[kind]}' for kind in read)}",
-            *(f"{file.name}: {note}" for note in table.notes),
-        ),
-    )
+    warnings = [f"{file.name}: {w}" for w in _warnings(table, "question" in query.columns)]
+    read = [kind for kind in columns if kind not in _ON_DEMAND or table.texts is not None]
+    notes = [f"columns of tables: {', '.join(f'{kind}={columns[kind]}' for kind in read)}"]
+    notes += [f"{file.name}: {note}" for note in table.notes]
+    tasks = tuple(dict.fromkeys(run.task for run in runs))
+    return FileContents(runs, tasks, warnings=tuple(warnings), notes=tuple(notes))
 
 
 def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str]) -> list[TrialText]:
@@ -223,7 +213,7 @@ def _split_lists(table: TrialTable) -> list[int] | None:
         table.by_name[name] = column
     table.columns["trial"] = _IN_LIST
     table.by_name[_IN_LIST] = [trial for size in sizes for trial in range(size)]
-    return [place(row, trial) for row, size in enumerate(sizes) for trial in range(size)]
+    return [place_of(row, trial) for row, size in enumerate(sizes) for trial in range(size)]
 
 
 def _choose_answers(table: TrialTable) -> None:

@@ -30,12 +30,12 @@ _UNLIKE_BEFORE = (*UNREADABLE, ValueError, TypeError, AttributeError, LookupErro
 TextsOf = Callable[[Mapping[str, Any]], Sequence[TrialText]]
 
 
-def place(record: int, trial: int = 0) -> int:
+def place_of(record: int, trial: int = 0) -> int:
     """Return the place of a trial: the number of its record, and its own in that.
 
     Examples
     --------
-    >>> divmod(place(3, 2), PER_RECORD)
+    >>> divmod(place_of(3, 2), PER_RECORD)
     (3, 2)
     """
     return record * PER_RECORD + trial
@@ -70,8 +70,7 @@ class Records:
             for number, trial in (divmod(at, PER_RECORD) for at in places):
                 if number != self._last[0]:
                     self._last = number, self.record(number)
-                of_record = self._last[1]
-                texts.append(of_record[trial] if trial < len(of_record) else TrialText(None))
+                texts += self._last[1][trial : trial + 1] or [TrialText(None)]
         except InvalidInputError:
             raise
         except _UNLIKE_BEFORE as error:
@@ -99,9 +98,8 @@ class Records:
 
     def changed(self, got: str, file: Path | None = None) -> InvalidInputError:
         """Return the error of a log that is no longer what was read before."""
-        return InvalidInputError.of(
-            "RUN", "damaged", f"be unchanged while it is read ({file or self.files[0]})", got
-        )
+        rule = f"be unchanged while it is read ({file or self.files[0]})"
+        return InvalidInputError.of("RUN", "damaged", rule, got)
 
 
 def _state(file: Path) -> tuple[tuple[int, int], int, int] | None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.runs.log_fields import mapping, number
+from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
 from lm_eval_bayes.runs.readers.conversations import last_message
-from lm_eval_bayes.runs.readers.json_files import mappings, name_of, score_of
+from lm_eval_bayes.runs.readers.json_files import name_of, score_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
@@ -30,19 +30,17 @@ def read(file: Path, query: Query) -> FileContents:
 
 def _trials(episode: Mapping[str, Any]) -> Iterator[Trial]:
     """Yield the traces of an episode, those of trained agents only where there are any."""
-    run = mapping(episode.get("run"))
     traces = mappings(episode.get("traces"))
-    trained = [t for t in traces if mapping(t.get("agent")).get("trainable") is True]
+    trained = [trace for trace in traces if lookup(trace, "agent", "trainable") is True]
     for trace in trained or traces or [{}]:
-        task = mapping(trace.get("task")) or mapping(episode.get("task"))
-        data, config = mapping(task.get("data")), mapping(mapping(trace.get("agent")).get("config"))
-        timing, version = mapping(trace.get("timing")), mapping(trace.get("verifiers"))
-        versions = {"verifiers": name_of(version.get("version"))}
+        task = mapping(trace, "task") or mapping(episode, "task")
+        data, config = mapping(task, "data"), mapping(trace, "agent", "config")
+        version = name_of(lookup(trace, "verifiers", "version"))
         is_complete = trace.get("ok") is True
         yield Trial(
             model=name_of(config.get("model")),
-            task=name_of(mapping(episode.get("env")).get("id")),
-            run=name_of(run.get("name")) or name_of(run.get("id")),
+            task=name_of(lookup(episode, "env", "id")),
+            run=name_of(lookup(episode, "run", "name")) or name_of(lookup(episode, "run", "id")),
             question=_question(task, data),
             key=name_of(trace.get("id")),
             scores=_scores(trace) if is_complete else {},
@@ -50,13 +48,13 @@ def _trials(episode: Mapping[str, Any]) -> Iterator[Trial]:
             text=last_message(data.get("prompt")),
             document=data,
             tokens=trace.get("num_output_tokens"),
-            time=number(mapping(mapping(timing.get("agent")).get("model")).get("duration")),
+            time=number(lookup(trace, "timing", "agent", "model", "duration")),
             reply=_replies(trace),
             right=data.get("answer"),
             provenance=Provenance(
                 generation_kwargs=call_settings(config.get("sampling")),
-                date=number(mapping(timing.get("scoring")).get("end")),
-                versions=versions if versions["verifiers"] else {},
+                date=number(lookup(trace, "timing", "scoring", "end")),
+                versions={"verifiers": version} if version else {},
             ),
         )
 
@@ -71,15 +69,15 @@ def _question(task: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
 def _scores(trace: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reward of a trace, its parts without their weights, and its metrics."""
-    rewards = {name_of(k): mapping(v) for k, v in mapping(trace.get("rewards")).items()}
+    rewards = {name_of(k): mapping(v) for k, v in mapping(trace, "rewards").items()}
     parts = {name: score_of(reward.get("score")) for name, reward in rewards.items()}
-    metrics = {name_of(k): score_of(v) for k, v in mapping(trace.get("metrics")).items()}
-    scores = {k: v for k, v in {**metrics, **parts}.items() if k and v is not None}
+    metrics = {name_of(k): score_of(v) for k, v in mapping(trace, "metrics").items()}
     weights = {name: number(part.get("weight", 1.0)) or 0.0 for name, part in rewards.items()}
     terms = [(parts[name], weight) for name, weight in weights.items() if weight]
     unknown = any(part is None for part, _ in terms)
     reward = None if unknown else sum((part or 0.0) * weight for part, weight in terms)
-    return {"reward": reward} | {k: v for k, v in scores.items() if k != "reward"}
+    further = {k: v for k, v in {**metrics, **parts}.items() if k not in ("", "reward")}
+    return {"reward": reward} | {k: v for k, v in further.items() if v is not None}
 
 
 def _replies(trace: Mapping[str, Any]) -> list[Any]:

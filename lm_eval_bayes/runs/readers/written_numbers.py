@@ -31,5 +31,5 @@ def measurement(value: Any) -> float | None:
     >>> [measurement(value) for value in (12, "7.5", "", None, "12k", -3)]
     [12.0, 7.5, None, None, None, None]
     """
-    found = number(value.total_seconds() if isinstance(value, timedelta) else value)
-    return None if found is None or found < 0 else found
+    real = number(value.total_seconds() if isinstance(value, timedelta) else value)
+    return None if real is None or real < 0 else real

@@ -6,7 +6,6 @@ import math
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from lm_eval_bayes.runs.readers.text_files import csv_lines, file_argument
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
-from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 from lm_eval_bayes.stats import check_weights
 
@@ -88,11 +86,11 @@ def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
     InvalidInputError
         If a cell holds anything else, or a question occurs twice.
     """
-    table = list(csv_lines(path))
-    first = [cell.strip() for cell in table[0]]
-    has_header = _is_header(first, table)
-    names, body = (first, table[1:]) if has_header else ([""] * len(first), table)
-    special = _special_columns(names) if has_header else {}
+    body = list(csv_lines(path))
+    first = [cell.strip() for cell in body[0]]
+    names, special = [""] * len(first), dict[str, int]()
+    if has_header := _is_header(first, body):
+        names, body, special = first, body[1:], _special_columns(first)
     values = [i for i in range(len(names)) if i not in special.values()]
     numbered = all(is_numbered_trial(names[i]) or not names[i] for i in values)
     is_one = "trial" in special and len(values) == 1
@@ -108,20 +106,19 @@ def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
         named = {kind: cells[i].strip() for kind, i in special.items()}
         id = named.get("id", str(index))
         question = labels.get(id, id)
-        for place, i in enumerate(values):
+        for column, i in enumerate(values):
             if number(cells[i]) not in (None, 0.0, 1.0):
                 got = f"{cells[i]!r} in row {index + 1 + has_header}, column {i + 1}"
                 raise InvalidInputError.of("RUN", "range", _CATEGORIES.format(path.name), got)
             model = names[i] if are_models else named.get("model", "")
-            of_model = [names[k] for k in values[:place]].count(model) if are_models else place
+            of_model = [names[k] for k in values[:column]].count(model) if are_models else column
             trial = named.get("trial") or str(of_model + len(values) * times[question])
             rows.append((question, model, named.get("task", ""), trial, cells[i]))
         times[question] += question in labels.values()
     if not rows:
         raise InvalidInputError.of("RUN", "empty", f"hold outcomes ({path.name})", "none")
     questions, models, tasks, numbers, scores = map(list, zip(*rows, strict=True))
-    columns = TrialColumns(questions, scores, models, tasks, numbers)
-    notes = []
+    columns, notes = TrialColumns(questions, scores, models, tasks, numbers), []
     if labels:
         q, n = Counter(labels.values()).most_common(1)[0]
         notes.append(f"rows {q}, {q}.1, … are read as {n} trials of question {q}, and so on")
@@ -131,7 +128,7 @@ def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
         notes.append("row 1 is read as outcomes, and not as the numbers of the columns")
     if are_models:
         notes.append(f"columns are read as models: {first_names(list(dict.fromkeys(models)))}")
-    return partial_runs(columns, path, query, metric=GRADED), notes
+    return partial_runs(columns, path, query), notes
 
 
 def _check_columns(names: Sequence[str], are_models: bool, path: Path) -> None:
@@ -159,8 +156,7 @@ def _special_columns(names: Sequence[str]) -> dict[str, int]:
 
 def _repeated_labels(ids: Sequence[str]) -> dict[str, str]:
     """Return the question of every id where data frames numbered repeated labels, else nothing."""
-    questions: dict[str, str] = {}
-    times: Counter[str] = Counter()
+    questions, times = dict[str, str](), Counter[str]()
     for id in ids:
         question, _, time = id.rpartition(".")
         questions[id] = question if times[question] and time == str(times[question]) else id
@@ -174,15 +170,15 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     if any(_category(cell) is None and number(cell) is None for cell in first):
         return True
     numbers = list(first[1:] if not first[0] else first)
-    if numbers not in (_numbers(0, len(numbers)), _numbers(1, len(numbers))):
+    if numbers[:1] not in (["0"], ["1"]) or numbers != _numbers(len(numbers), int(numbers[0])):
         return False
     # of zeros and ones: the header of a data frame, if its rows are numbered in front of them
     index = [row[0].strip() for row in rows[1:]]
-    is_frame = not first[0] and len(index) > 0 and index == _numbers(0, len(index))
+    is_frame = not first[0] and len(index) > 0 and index == _numbers(len(index))
     return is_frame or any(_category(cell) is None for cell in first)
 
 
-def _numbers(start: int, n: int) -> list[str]:
+def _numbers(n: int, start: int = 0) -> list[str]:
     return [str(start + i) for i in range(n)]
 
 
@@ -214,9 +210,7 @@ def runs_of_arrays(path: Path, query: Query) -> tuple[list[PartialRun], list[str
     fitting = {n: a for n, a in arrays.items() if a.ndim in (2, 3) and a.dtype.kind in "biuf"}
     first = next((name for name in _OUTCOMES if name in fitting), None)
     if first and len(fitting) > 1:
-        rule = (
-            f"hold the array {first} alone in {path.name}, or arrays that are named by their tasks"
-        )
+        rule = f"hold the array {first} alone in {path.name}, or arrays named by their tasks"
         raise InvalidInputError.of("RUN", "conflict", rule, ", ".join(fitting))
     chosen = [name for name in fitting if name == (first or query.task)] or list(fitting)
     if not chosen or any(0 in fitting[name].shape for name in chosen):
@@ -224,24 +218,24 @@ def runs_of_arrays(path: Path, query: Query) -> tuple[list[PartialRun], list[str
         got = ", ".join(f"{name} {a.dtype} {a.shape}" for name, a in arrays.items()) or "no array"
         raise InvalidInputError.of("RUN", "shape", rule, got)
     weights = tuple(check_weights(arrays.get("weights", (0.0, 1.0))).tolist())
-    runs = []
+    runs, n_empty = list[PartialRun](), 0
     for name in chosen:
         matrix = fitting[name].astype(np.float64)
+        n_empty += int(np.isnan(matrix).sum())
         _check_categories(matrix, len(weights) - 1, f"array {name} of {path.name}")
         stacked = matrix if matrix.ndim == 3 else matrix[None]
         numbered = [f"{path.stem} {i + 1}" for i in range(len(stacked))]
         named = partial(_names_in, arrays, path)
         models = named(MODELS, numbered if len(stacked) > 1 else [path.stem])
-        ids = named(IDS, _numbers(0, stacked.shape[1]))
+        ids = named(IDS, _numbers(stacked.shape[1]))
         is_task = first is None and not (len(chosen) == 1 and name.startswith("arr_"))
         (task,) = [name] if is_task else named(TASKS, [query.task or UNNAMED])
         questions = tuple(map(Question, ids))
         for model, of_model in zip(models, stacked, strict=True):
             question, trial = np.nonzero(~np.isnan(of_model))
             trials = Trials(question, of_model[question, trial].astype(np.int64), trial)
-            run = PartialRun(model, task, (str(path),), questions, trials, weights=weights)
-            runs.append(replace(run, arguments=file_argument(path, model)))
-    n_empty = sum(int(np.isnan(fitting[name].astype(np.float64)).sum()) for name in chosen)
+            more: Any = {"weights": weights, "arguments": file_argument(path, model)}
+            runs.append(PartialRun(model, task, (str(path),), questions, trials, **more))
     return runs, [f"{plural(n_empty, 'empty cell')} left out"] if n_empty else []
 
 
@@ -287,7 +281,7 @@ def _names_in(
         return default
     values = np.ravel(arrays[name]).tolist()
     names = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
-    if len(names) != len(default) or len(set(names)) < len(names) or not all(names):
+    if not len(names) == len(default) == len({*names} - {""}):
         rule = f"hold {len(default)} different names in the array {name} of {path.name}"
         got = f"{len(names)} of them: {first_names(names)}"
         raise InvalidInputError.of("RUN", "duplicate", rule, got)

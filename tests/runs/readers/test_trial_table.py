@@ -163,22 +163,14 @@ def test_a_model_that_is_named_in_later_rows_alone_is_refused(read):
 
 
 @pytest.mark.parametrize(("ending", "packed"), [(".csv", False), (".jsonl", False), (".csv", True)])
-def test_utf_16_is_read_by_its_byte_order_mark(tmp_path, ending, packed):
+def test_a_text_that_is_not_utf_8_is_refused(tmp_path, ending, packed):
     path = tmp_path / (f"board{ending}.gz" if packed else f"board{ending}")
     text = write_rows(tmp_path / f"plain{ending}", rows_of(outcomes())).read_text(encoding="utf-8")
-    expected = [
-        run.outcomes.counts.tolist() for run in read_runs([tmp_path / f"plain{ending}"]).runs
-    ]
-
-    def read(content):
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "latin-1"):
+        content = text.replace("aime", "Prüfung").encode(encoding)
         path.write_bytes(gzip.compress(content) if packed else content)
-        return [run.outcomes.counts.tolist() for run in read_runs([path]).runs]
-
-    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
-        assert read(mark + text.encode(encoding)) == expected
-    for content in (text.encode("utf-16-le"), text.replace("aime", "Prüfung").encode("latin-1")):
         with refused("RUN", "damaged"):
-            read(content)
+            read_runs([path])
 
 
 def test_other_bounds(read, tmp_path):
