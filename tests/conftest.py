@@ -10,9 +10,6 @@ from pathlib import Path
 # One thread per process: pytest-xdist keeps the cores busy. Set before numpy is imported.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-# Ray gives up on a node that needs longer to start than its defaults, 30 and 60 s.
-for _variable in ("RAY_raylet_start_wait_time_s", "RAY_gcs_server_request_timeout_seconds"):
-    os.environ.setdefault(_variable, "600")
 
 import hypothesis
 import pytest

@@ -39,16 +39,20 @@ def cluster():
     ray = import_ray()
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster()
-    try:
-        memory = {"object_store_memory": 100 * 2**20}
-        cluster.add_node(num_cpus=2, include_dashboard=False, wait=False, **memory)
-        cluster.wait_for_nodes(600)
-        cluster.connect()
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    for attempt in range(3):
+        cluster = Cluster()
+        try:
+            cluster.add_node(num_cpus=2, object_store_memory=100 * 2**20, include_dashboard=False)
+            cluster.connect()
+            break
+        except Exception:
+            ray.shutdown()
+            cluster.shutdown()
+            if attempt == 2:
+                raise
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_twenty_killed_workers_lose_and_double_nothing(cluster, closed, tmp_path
     rng = random.Random(20)
     lm = coin(tmp_path / "ray.sqlite", executor="ray", workers=2, seconds=0.03)
     closed(lm)
-    trials = 0
+    trials = 150
     killed, over = [], threading.Event()
 
     def kill():
@@ -90,12 +94,11 @@ def test_twenty_killed_workers_lose_and_double_nothing(cluster, closed, tmp_path
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        while len(killed) < 20:
-            trials += 50
-            texts = lm.generate_until(instances(trials), disable_tqdm=True)
+        texts = lm.generate_until(instances(trials), disable_tqdm=True)
     finally:
         over.set()
         killer.join()
+    assert len(killed) == 20
     alone = coin(tmp_path / "alone.sqlite")
     assert texts == alone.generate_until(instances(trials), disable_tqdm=True)
     # stored_trials fails where a trial is stored twice
@@ -109,20 +112,16 @@ def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(
     lm = coin(tmp_path / "ray.sqlite", executor="ray", workers=3, seconds=0.2)
     closed(lm)
     joined, workers = None, []
-    streamed = lm.streamed_trials(instances(1))
-    for came, _ in enumerate(streamed.sample([400] * QUESTIONS), start=1):
+    arrivals = lm.streamed_trials(instances(1)).sample([60] * QUESTIONS)
+    for came, _ in enumerate(arrivals, start=1):
         workers.append(len(worker_pids(lm)))
         if came == 5:
-            joined = cluster.add_node(num_cpus=1, wait=False, object_store_memory=100 * 2**20)
+            joined = cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
         if workers[-1] == 3 and max(workers[:-1]) == 2:
             cluster.remove_node(joined)  # takes its worker with it
-        if max(workers) == 3 and workers[-1] == 2:
-            streamed.end(60.0)
     assert max(workers[:5]) <= 2
     assert max(workers) == 3
     assert workers[-1] == 2
     alone = coin(tmp_path / "alone.sqlite")
-    alone.generate_until(instances(400), disable_tqdm=True)
-    stored = stored_trials(tmp_path / "ray.sqlite")
-    assert len(stored) == len(workers)
-    assert stored.items() <= stored_trials(tmp_path / "alone.sqlite").items()
+    alone.generate_until(instances(60), disable_tqdm=True)
+    assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
