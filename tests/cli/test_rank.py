@@ -43,7 +43,7 @@ def test_what_is_printed(four, plain):
     n_pairs = int(separated.sum()) // 2
     assert f" {n_pairs} of 6 pairs" in printed.splitlines()[0]
     stairs = [line.partition("\\")[2] for line in printed.splitlines() if "\\" in line]
-    expected = ["".join(".#"[d] for d in row[i + 1 :]) for i, row in enumerate(separated)]
+    expected = ["".join(".#"[int(d)] for d in row[i + 1 :]) for i, row in enumerate(separated)]
     assert stairs == expected
     assert "\\" not in lmeb("rank", four)[1]
 

@@ -36,7 +36,7 @@ def test_a_count_of_several_models_is_of_each():
     """Both logs have one trial that a limit ended, and only one of them an error."""
     folder = REPOSITORY / "tests/runs/readers/data/tau2"
     logs = folder / "weak.json", folder / "strong.json"
-    _, _, notes = called("summary", *logs)
+    _, _, notes = called("summary", *logs, "--verbose")
     assert "note: each of openai/weak, openai/strong, mock: 1 trial ended with max_steps" in notes
     assert "note: openai/strong, mock: 1 trial ended with infrastructure_error" in notes
 

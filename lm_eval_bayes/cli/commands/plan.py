@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lm_eval_bayes._util.validation import check_count, check_positive
 from lm_eval_bayes.cli.screens.forecasts import (
     show_each_pair,
     show_pairs,
@@ -73,6 +72,8 @@ def command(
       lm-eval-bayes plan runs/qwen --width .05
       lm-eval-bayes plan runs/qwen runs/phi
     """
+    from lm_eval_bayes._util.validation import check_count, check_positive
+
     spec = intervals.spec()
     if width is not None:
         check_positive("--width", width)
