@@ -154,6 +154,9 @@ class ListedMetrics(ConfigurableTask):
         if getattr(self, "UNSAFE_CODE", False):
             sentence = f"task {name}: programs are sampled as {name}_bayes, not by metric {first}"
             raise TaskConfigError(sentence, "unsupported", "metric_list", first)
+        if {"bayes", "credible_interval"} <= self._ours.keys():
+            sentence = f"task {name}: `metric: bayes` has the rows of credible_interval; list one"
+            raise TaskConfigError(sentence, "conflict", "metric_list", "credible_interval")
         for metric in self._ours:
             function = self._aggregation_list[metric]
             if function is not aggregations.bayes:

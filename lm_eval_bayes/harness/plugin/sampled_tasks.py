@@ -139,17 +139,11 @@ class _Changes:
 
     def log(self, name: str) -> None:
         """Name them in one line each."""
-        base = name.removesuffix(SUFFIX)
-        which = (
-            f"{base} is"
-            if self.greedy == [base]
-            else f"{plural(len(self.greedy), 'task')} of {base} are"
-        )
         if self.greedy:
-            log.warning(
-                "%s: %s greedy, so temperature is %g and top_p %g; --gen_kwargs changes that",
-                *(name, which, SAMPLING["temperature"], SAMPLING["top_p"]),
-            )
+            tasks = plural(len(self.greedy), "greedy task")
+            message = "%s: temperature is %g and top_p %g for %s of %s; --gen_kwargs changes that"
+            settings = (SAMPLING["temperature"], SAMPLING["top_p"])
+            log.warning(message, name, *settings, tasks, name.removesuffix(SUFFIX))
         for reason, names in self.left_out.items():
             message = "%s: left out, because they cannot be sampled repeatedly (%s): %s"
             log.warning(message, name, reason, ", ".join(names))

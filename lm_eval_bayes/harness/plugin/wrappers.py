@@ -22,6 +22,7 @@ from lm_eval_bayes.harness.plugin import metric_lists
 from lm_eval_bayes.harness.plugin.aggregations import Mean
 from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.harness.task.final_results import check_group, finish
+from lm_eval_bayes.harness.task.metrics import BY_METRIC
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 log = get_logger(__name__)
@@ -46,7 +47,7 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
     for task in tasks.values():
         metric_lists.prepare(task)
     by_own_name = {_own_name(task, name): task for name, task in tasks.items()}
-    _check_tasks_named(by_own_name)
+    _check_names(by_own_name)
     _warn_of_unused_settings(tasks)
     for group in groups:
         check_group(group)
@@ -126,15 +127,19 @@ def _warn_of_unused_settings(tasks: Mapping[str, Any]) -> None:
         )
 
 
-def _check_tasks_named(tasks: Mapping[str, Any]) -> None:
-    """Raise an error where `bayes_n` gives an N to a task that is not evaluated."""
+def _check_names(tasks: Mapping[str, Any]) -> None:
+    """Raise an error where a setting by task or by metric names one that no task has."""
+    metrics = {name for task in tasks.values() for name in getattr(task, "_metric_fn_list", ())}
+    known = {"bayes_n": set(tasks), **dict.fromkeys(BY_METRIC, metrics)}
     for task in tasks.values():
-        given = _metadata_of(task).get("bayes_n")
-        if isinstance(given, Mapping) and isinstance(task, RepeatedSamplingTask):
-            unknown = sorted(set(given) - set(tasks))
+        for key, names in known.items() if isinstance(task, RepeatedSamplingTask) else ():
+            given = _metadata_of(task).get(key)
+            by_name = given if isinstance(given, Mapping) else {}
+            unknown = [name for name in by_name if name not in names]
             if unknown:
-                rule = f"name tasks of the run ({', '.join(tasks)})"
-                raise InvalidInputError.of("bayes_n", "choice", rule, unknown[0])
+                kind = "tasks" if key == "bayes_n" else "metrics"
+                rule = f"name {kind} of the run ({', '.join(sorted(names))})"
+                raise InvalidInputError.of(key, "choice", rule, unknown[0])
 
 
 # -- groups ---------------------------------------------------------------------------------------

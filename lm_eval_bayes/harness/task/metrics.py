@@ -26,7 +26,7 @@ _BINARY = frozenset({"exact_match", "acc"})
 _OF_THE_FIRST = ("bayes_weights", "bayes_categories")
 
 #: Settings that may be mappings from metrics to values.
-_BY_METRIC = ("bayes_bounds", "bayes_threshold")
+BY_METRIC = ("bayes_bounds", "bayes_threshold")
 
 
 @dataclass
@@ -174,20 +174,13 @@ def _chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...
     Raises
     ------
     InvalidInputError
-        If it is not the name of a metric, a list of different ones, or "all"; or a setting by
-        metric names another one.
+        If it is not the name of a metric, a list of different ones, or "all".
 
     Examples
     --------
     >>> _chosen({"bayes_metric": "all"}, ["em", "f1"]), _chosen({}, ["em", "f1"])
     (('em', 'f1'), ('em',))
     """
-    for key in _BY_METRIC:
-        by_metric = metadata.get(key)
-        for name in by_metric if isinstance(by_metric, Mapping) else ():
-            if name not in names:
-                rule = f"name metrics of the task ({', '.join(names)})"
-                raise InvalidInputError.of(key, "choice", rule, name)
     given = metadata.get("bayes_metric")
     if given is None:
         return tuple(names[:1])
@@ -219,7 +212,7 @@ def _metadata_of(metric: str, metadata: Mapping[str, Any], *, first: bool) -> di
     own = {**metadata}
     if metadata.get("bayes_metric") is not None:
         own["bayes_metric"] = metric
-    for key in _BY_METRIC:
+    for key in BY_METRIC:
         if isinstance(metadata.get(key), Mapping):
             own[key] = metadata[key].get(metric)
     if not first:

@@ -87,7 +87,7 @@ def test_a_task_is_sampled_by_its_name(manager, caplog):
     settings = model.requests[0].args[1]
     assert (settings["temperature"], settings["top_p"], settings["do_sample"]) == (0.6, 0.95, True)
     assert settings["until"] == ["\n"]
-    assert "toy_bayes: toy is greedy, so temperature is 0.6 and top_p 0.95" in caplog.text
+    assert "toy_bayes: temperature is 0.6 and top_p 0.95 for 1 greedy task of toy" in caplog.text
     config = results["configs"]["toy_bayes"]
     assert config["metadata"]["sampled_from"].endswith("0.yaml")
     assert config["metadata"]["version"] == 2.0
@@ -131,7 +131,7 @@ def test_a_group_of_sampled_tasks_has_the_mean_over_them(manager, caplog):
         "aggregate_metric_list": [{"metric": "exact_match", "weight_by_size": False}],
     }
     results, _ = run(manager(second, group, bayes_n=4), "both_bayes")
-    assert "both_bayes: 2 tasks of both are greedy" in caplog.text
+    assert "both_bayes: temperature is 0.6 and top_p 0.95 for 2 greedy tasks of both" in caplog.text
     assert set(results["groups"]) == {"both_bayes"}
     row = results["groups"]["both_bayes"]
     outcomes = {

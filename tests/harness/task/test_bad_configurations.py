@@ -85,7 +85,6 @@ NO_QUESTION = ("bayes_extra_trials", "range")
         ({"metadata": {"bayes_extra_trials": {"3": 1}}}, InvalidInputError, *NO_QUESTION),
         ({"metadata": {"bayes_metric": "f1"}}, TaskConfigError, "bayes_metric", "choice"),
         ({"metadata": {"bayes_metric": ["a", "a"]}}, InvalidInputError, "bayes_metric", "format"),
-        ({"metadata": {"bayes_bounds": {"f1": [0]}}}, InvalidInputError, "bayes_bounds", "choice"),
     ],
 )
 def test_bad_configurations_end_in_one_sentence(changes, error, argument, rule, monkeypatch):

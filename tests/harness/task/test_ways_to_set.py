@@ -5,10 +5,12 @@ from __future__ import annotations
 import lm_eval
 import pytest
 from _support.errors import refused
+from _support.toy import toy_config
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -60,3 +62,25 @@ def test_each_task_of_a_run_may_have_its_own_n(demo_only):
         run({"demo_arithmetic_bayes": 2, "demo_arithmetic": 4})
     with refused("bayes_n", "range", 2.5):
         run({"demo_arithmetic_bayes": 2.5})
+
+
+def test_bounds_by_metric_are_for_the_tasks_of_a_run_that_have_it():
+    def run(bounds):
+        metadata = {"bayes_interval": "normal", "bayes_bounds": bounds}
+        scored = {"metric": "share", "aggregation": "mean", "higher_is_better": True}
+        config = {
+            "metric_list": [scored],
+            "process_results": lambda doc, results: {"share": 40},
+        }
+        tasks = [
+            RepeatedSamplingTask(config=toy_config(task=name, metadata=metadata, **changes))
+            for name, changes in (("right", {}), ("shares", config))
+        ]
+        return lm_eval.simple_evaluate(model=BiasedCoinLM(p=0.5), tasks=tasks, bootstrap_iters=0)
+
+    results = run({"share": [0, 100]})
+    assert results["results"]["shares"]["avg@4,none"] == 40
+    settings = {name: c["metadata"]["bayes"] for name, c in results["configs"].items()}
+    assert (settings["shares"]["bounds"], settings["right"]["bounds"]) == ([0, 100], None)
+    with refused("bayes_bounds", "choice", "sharp"):
+        run({"share": [0, 100], "sharp": [0, 1]})
