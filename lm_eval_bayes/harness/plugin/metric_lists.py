@@ -6,6 +6,7 @@ N responses by itself, and that goes into the aggregations and metrics of this p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -175,6 +176,16 @@ class ListedMetrics(ConfigurableTask):
             )
             raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
         known = aggregations.OPTIONS[function]
+        # exact_match fails on an unknown option when it grades, which is after sampling
+        own = answers.EXACT_MATCH_OPTIONS if metric == "exact_match" else given
+        for option in given:
+            if option not in known and option not in own:
+                listed = ", ".join((*known, *own))
+                sentence = (
+                    f"task {name}: {metric} with `aggregation: {function}` has no option "
+                    f"`{option}`; the options are {listed}"
+                )
+                raise TaskConfigError(sentence, "unknown-key", "metric_list", option)
         for option, is_needed in known.items():
             if is_needed and option not in given:
                 sentence = f"task {name}: `aggregation: {function}` needs `{option}` beside it"
@@ -187,7 +198,10 @@ class ListedMetrics(ConfigurableTask):
             ),
             "scope": lambda scope: check_option("scope", scope, SCOPES),
             "bounds": lambda pair: check_pair(
-                "bounds", pair, "be the lowest and the highest value", lambda low, high: low < high
+                "bounds",
+                pair,
+                "be the lowest and the highest value",
+                lambda low, high: -math.inf < low < high < math.inf,
             ),
         }
         return {option: checks[option](given[option]) for option in known if option in given}
