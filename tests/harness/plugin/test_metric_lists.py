@@ -56,13 +56,10 @@ def aggregated(aggregation, metric="exact_match", **options):
     return toy_config(metric_list=[entry])
 
 
+BOTH = [{**OWN, "metric": m, "aggregation": "bayes"} for m in ("bayes", "credible_interval")]
+
+
 # -- metric: bayes -------------------------------------------------------------------------------
-
-
-def both_metrics():
-    config = bayes_config()
-    listed = config["metric_list"]
-    return {**config, "metric_list": [*listed, {**listed[0], "metric": "credible_interval"}]}
 
 
 def test_the_metric_gives_the_same_rows_as_the_class():
@@ -109,7 +106,7 @@ def test_sampling_settings_are_checked_before_sampling():
         (bayes_config({"grader": "judge"}), "grader", "choice"),
         (bayes_config({"aggregation": "mean"}), "aggregation", "choice"),
         (bayes_config({"k": 9}), "bayes_k", "range"),
-        (both_metrics(), "metric_list", "conflict"),
+        (toy_config(metric_list=BOTH), "metric_list", "conflict"),
         (aggregated("pass_at_k"), "k", "missing"),
         (aggregated("pass_at_k", k=9), "k", "range"),
         (aggregated("g_pass_at_k", k=2, tau=2), "tau", "range"),

@@ -60,27 +60,14 @@ def test_each_task_of_a_run_may_have_its_own_n(demo_only):
     assert "bayes@8,none" in results["demo_arithmetic_rubric"]
     with refused("bayes_n", "choice", "demo_arithmetic"):
         run({"demo_arithmetic_bayes": 2, "demo_arithmetic": 4})
-    with refused("bayes_n", "range", 2.5):
-        run({"demo_arithmetic_bayes": 2.5})
 
 
 def test_bounds_by_metric_are_for_the_tasks_of_a_run_that_have_it():
-    def run(bounds):
-        metadata = {"bayes_interval": "normal", "bayes_bounds": bounds}
-        scored = {"metric": "share", "aggregation": "mean", "higher_is_better": True}
-        config = {
-            "metric_list": [scored],
-            "process_results": lambda doc, results: {"share": 40},
-        }
-        tasks = [
-            RepeatedSamplingTask(config=toy_config(task=name, metadata=metadata, **changes))
-            for name, changes in (("right", {}), ("shares", config))
-        ]
-        return lm_eval.simple_evaluate(model=BiasedCoinLM(p=0.5), tasks=tasks, bootstrap_iters=0)
-
-    results = run({"share": [0, 100]})
-    assert results["results"]["shares"]["avg@4,none"] == 40
-    settings = {name: c["metadata"]["bayes"] for name, c in results["configs"].items()}
-    assert (settings["shares"]["bounds"], settings["right"]["bounds"]) == ([0, 100], None)
-    with refused("bayes_bounds", "choice", "sharp"):
-        run({"share": [0, 100], "sharp": [0, 1]})
+    bounds = {"metadata": {"bayes_bounds": {"share": [0, 50]}}}
+    scored = {"metric": "share", "aggregation": "mean", "higher_is_better": True}
+    share = {"metric_list": [scored], "process_results": lambda *_: {"share": 40}, "task": "other"}
+    right, shares = (RepeatedSamplingTask(config=toy_config(**c, **bounds)) for c in ({}, share))
+    assert (right.settings.bounds, shares.settings.bounds) == (None, (0, 50))
+    with refused("bayes_bounds", "choice", "share"):
+        lm_eval.simple_evaluate(BiasedCoinLM(p=0.5), tasks=[right])
+    assert lm_eval.simple_evaluate(BiasedCoinLM(p=0.5), tasks=[right, shares], bootstrap_iters=0)
