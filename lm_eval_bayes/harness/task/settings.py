@@ -38,7 +38,8 @@ KEYS = {
     "bayes_metric": "which metric of the task is the outcome (default: the first one); with a "
     "list, or all, each has rows, such as `hbayes@N(NAME)` of those after the first",
     "bayes_bounds": "the lowest and highest value of a metric that gives scores such as F1, as in "
-    "[0, 1]: rows of the mean score, without categories; of several metrics `{NAME: [0, 1]}`",
+    "[0, 1]: rows of the mean score, without categories; of several metrics, or of some tasks of a "
+    "command, `{NAME: [0, 1]}`",
     "bayes_threshold": "the score from which on a response passes, for Pass@k of scores (default: "
     "no such rows); of several metrics `{NAME: 0.5}`",
     "bayes_interval": f"the interval's method: {', '.join(METHODS)} (default exact)",

@@ -57,6 +57,9 @@ def aggregated(aggregation, metric="exact_match", **options):
     return toy_config(metric_list=[entry])
 
 
+BOTH = [{**OWN, "metric": m, "aggregation": "bayes"} for m in ("bayes", "credible_interval")]
+
+
 # -- metric: bayes -------------------------------------------------------------------------------
 
 
@@ -117,6 +120,8 @@ def test_sampling_settings_are_checked_before_sampling():
         (aggregated("pass_at_k", k=9), "k", "range"),
         (aggregated("g_pass_at_k", k=2, tau=2), "tau", "range"),
         (aggregated("bayes", scope="all"), "scope", "choice"),
+        (aggregated("bayes", level=0.5), "metric_list", "unknown-key"),
+        (aggregated("bayes", bounds=[0, float("inf")]), "bounds", "range"),
         (aggregated("bayes", metric="bleu"), "aggregation", "unsupported"),
     ],
 )
