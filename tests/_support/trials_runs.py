@@ -99,11 +99,11 @@ def killed(folder, kills, seed):
 
     for i in range(kills):
         # Of every four one is killed while it opens the store and looks up what is there, and
-        # three after a random number of commits, so that all of them together get far; the last
-        # ones are killed anywhere in what is left, the grading included.
+        # three a tick of the clock after a random commit, few enough that the store is not full;
+        # the last ones are killed anywhere in what is left, the grading included.
         moment, goal = duration * rng.random(), math.inf
         if i < 0.8 * kills:
-            goal = 1 if i % 4 == 0 else 1 + int(40 * N / kills * 2 * rng.random())
+            goal = 1 if i % 4 == 0 else 1 + int(40 * N / kills * 0.5 * rng.random())
             moment = moment if goal == 1 else math.inf
         size = os.fstat(record).st_size
         child = partial(run, task, store, acknowledged=record, killed=(moment, goal))

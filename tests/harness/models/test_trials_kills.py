@@ -69,7 +69,7 @@ def test_a_run_that_is_killed_comes_to_the_same_results(tmp_path):
     assert set(report["codes"]) <= {-signal.SIGPROF, 0}
     n_killed = report["codes"].count(-signal.SIGPROF)
     # Kills that cannot hit anything would prove nothing.
-    assert n_killed >= kills * 0.7
+    assert n_killed >= kills * 0.5
     assert sum(size > 0 for size in report["sizes"]) >= kills * 0.5
     assert report["ends"] == [0, 0]
     complete, last, again = (
