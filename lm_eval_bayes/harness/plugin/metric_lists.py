@@ -95,6 +95,16 @@ def _bind_options(task: Any, options: _Options, n: int) -> _Options:
             )
             raise TaskConfigError(sentence, "unsupported", "aggregation", metric)
         bound[metric] = aggregations.options_of(function, given, n)
+        # exact_match fails on an option that it lacks when it grades, which is after sampling
+        if metric == "exact_match" and (
+            others := given.keys() - {*bound[metric], *EXACT_MATCH_OPTIONS}
+        ):
+            listed = ", ".join(EXACT_MATCH_OPTIONS)
+            sentence = (
+                f"task {task.config.task}: {metric} with `aggregation: {function.__name__}` has no "
+                f"option `{min(others)}`; those of the metric are {listed}"
+            )
+            raise TaskConfigError(sentence, "unknown-key", "metric_list", min(others))
         for option in bound[metric]:
             task._metric_fn_kwargs[metric].pop(option, None)
         aggregation = functools.partial(function, **bound[metric])
