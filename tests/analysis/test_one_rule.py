@@ -14,7 +14,7 @@ from lm_eval_bayes.analysis.gate import gate_checks
 from lm_eval_bayes.analysis.leaderboard import leaderboard, overall_leaderboard
 from lm_eval_bayes.analysis.plan import plan_separation
 from lm_eval_bayes.analysis.report_data import report_data
-from lm_eval_bayes.report.page.tables import pair_table
+from lm_eval_bayes.report.page.tables import score_table
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.distributions.base import Distribution
@@ -76,8 +76,10 @@ def test_several_models(spec):
     separated = distinguishable(runs, spec)
     assert 0 < len(separated) < 6
     (panel,) = report_data(SavedRuns(tuple(runs)), replace(spec, method="normal")).panels
-    cells = [[cell is not None and cell[1] for cell in row] for _, row in pair_table(panel)]
-    assert pairs_of(panel.board.models, cells) == separated
+    rows = score_table(panel.scores).rows
+    apart = {(i, int(j)) for i, row in enumerate(rows) for j in row.apart.split()}
+    models = panel.board.models
+    assert {frozenset((models[i], models[j])) for i, j in apart} == separated
 
 
 @pytest.mark.slow

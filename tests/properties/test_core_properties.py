@@ -16,13 +16,12 @@ from lm_eval_bayes import (
     g_pass_at_k,
     g_pass_at_k_posterior,
     mg_pass_at_k,
-    naive_pass_at_k,
-    naive_pass_hat_k,
     pass_at_k,
     pass_at_k_posterior,
     pass_hat_k,
     pass_hat_k_posterior,
 )
+from lm_eval_bayes.stats import naive_pass_at_k, naive_pass_hat_k
 from lm_eval_bayes.stats.intervals import METHODS
 
 WEIGHT = st.floats(-100, 100, allow_nan=False, width=32)

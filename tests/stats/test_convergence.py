@@ -12,11 +12,10 @@ from lm_eval_bayes import (
     bayes_at_n,
     g_pass_at_k,
     mg_pass_at_k,
-    naive_pass_at_k,
-    naive_pass_hat_k,
     pass_at_k,
     pass_hat_k,
 )
+from lm_eval_bayes.stats import naive_pass_at_k, naive_pass_hat_k
 from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
 from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
 from lm_eval_bayes.stats.ranking.rank import rank

@@ -15,12 +15,11 @@ from lm_eval_bayes import (
     g_pass_at_k,
     g_pass_at_k_posterior,
     mg_pass_at_k,
-    naive_pass_at_k,
-    naive_pass_hat_k,
     pass_at_k,
     pass_hat_k,
 )
 from lm_eval_bayes._util.validation import successes_needed
+from lm_eval_bayes.stats import naive_pass_at_k, naive_pass_hat_k
 
 ESTIMATORS = [
     pass_at_k,

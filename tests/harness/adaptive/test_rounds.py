@@ -54,7 +54,7 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
     assert look["population_z"] == pytest.approx(comparison.z, rel=1e-6)
     limit = look["population_z_limit"]
     assert limit is None or limit > look["population_z"]
-    assert "population of questions: z = " in capsys.readouterr().err
+    assert "other questions of the kind: z = " in capsys.readouterr().err
 
 
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):

@@ -223,7 +223,7 @@ def test_an_empty_dataset_is_named(manager, tmp_path):
     (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
     data = {"data_files": str(tmp_path / "empty.jsonl")}
     tasks = manager({**manager.toy, "task": "empty", "dataset_kwargs": data})
-    with refused("dataset_path", "empty", "json", error=DatasetUnavailableError):
+    with refused("dataset_path", "failed", "json", error=DatasetUnavailableError):
         tasks.load(["empty_bayes"])
 
 
