@@ -248,7 +248,7 @@ def _every_question(run: TaskRun, floor: float) -> GateCheck:
     return GateCheck(
         *("below", "question", outcome, float(p_below[worst]), floor),
         *(scores[worst].mu, scores[worst].sigma),
-        questions=tuple(run.question_ids[rows[i]] for i in named),
+        questions=tuple(run.question_name(rows[i]) for i in named),
     )
 
 

@@ -249,6 +249,10 @@ class TaskRun:
         """The identifiers of the questions, by which runs of several models match them."""
         return tuple(map(str, self.outcomes.question_ids or ()))
 
+    def question_name(self, row: int) -> str:
+        """Return what people know a question by: its number in the task, else its identifier."""
+        return self.question_ids[row] if self.doc_ids is None else str(self.doc_ids[row])
+
     @property
     def clusters(self) -> tuple[str, ...] | None:
         """The cluster of every question, such as its contest; None where they are unknown."""

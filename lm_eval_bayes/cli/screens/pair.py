@@ -148,12 +148,14 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
 
 
 def _show_questions(task: TaskComparison, form: Form) -> None:
-    from lm_eval_bayes.analysis.comparability import short_text
+    from lm_eval_bayes.analysis.comparability import question_rows, short_text
 
     shown = task.questions if form.verbose else task.questions[:_MOST_QUESTIONS]
+    rows = question_rows(task.a)
+    ids = [task.a.question_name(rows[question.question_id]) for question in shown]
     texts = [short_text(question.text) for question in shown]
     columns = [
-        names("largest differences", [question.question_id for question in shown]),
+        names("largest differences", ids),
         Column("A", [_trials(q.a, q.mean_a, task.a) for q in shown], left=True),
         Column("B", [_trials(q.b, q.mean_b, task.b) for q in shown], left=True),
     ]

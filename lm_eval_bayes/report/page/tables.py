@@ -226,7 +226,6 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
     for question in selected.tolist()[::-1]:
         positions = [int(of_run[question]) for of_run in scores.rows]
         text = _question_text(runs, positions)
-        question_id = runs[0].question_ids[question] if runs[0].question_ids else question + 1
         posteriors = zip(scores.mu[question], scores.sigma[question], strict=True)
         cells = tuple(
             _cell(run, position, float(mu), float(sigma), panel.bounds)
@@ -235,7 +234,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
         rows.append(
             QuestionRow(
                 number=question + 1,
-                name=name(question_id),
+                name=name(runs[0].question_name(question)),
                 label=name(short_text(text, _LABEL_LENGTH)),
                 text=truncate(text, text_length),
                 total=_total([cell.right for cell in cells], [cell.of for cell in cells]),
