@@ -161,10 +161,10 @@ def score_of(value: object, bounds: tuple[float, float] | None, metric: str) -> 
         range_of = f"a score from {low:g} to {high:g}, its bayes_bounds; got {_shown(value)}"
         if bounds is None:
             range_of = (
-                f"0, 1 or a score between; got {_shown(value)} (give bayes_bounds, the lowest and "
-                "the highest value, such as [0, 100] of ROUGE or BLEU in percent and [1, 10] of a "
-                "judge; or bayes_weights, one entry a category; or choose another metric with "
-                "bayes_metric)"
+                f"0, 1 or a score between; got {_shown(value)} (give bayes_bounds, or bounds "
+                "beside a listed metric, the lowest and the highest value, such as [0, 100] of "
+                "ROUGE or BLEU in percent and [1, 10] of a judge; or bayes_weights, one entry a "
+                "category; or choose another metric with bayes_metric)"
             )
         raise TaskConfigError(
             f"{metric} must give a response {range_of}", "range", "metric_list", value
