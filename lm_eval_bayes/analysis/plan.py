@@ -240,7 +240,8 @@ class SeparationPlan(Record):
         if not totals:
             return f"{self.n_now:,.0f} trials per question {goal}."
         if None in totals:
-            return f"No number of trials may {goal}."
+            further = max(line.forecast.max_trials for line in self.lines)
+            return f"{further:,} more trials per question may not {goal}."
         most = max(total for total in totals if total is not None)
         return f"{most:,.0f} trials per question ({most - self.n_now:,.0f} more) may {goal}."
 

@@ -70,10 +70,12 @@ def _width_sentence(line: PlanLine, about: str, form: Form) -> str:
     if line.repeats:
         return f"Further trials of {line.models[0]} on {line.task} would repeat the saved ones."
     if forecast.additional is None:
-        return (
-            f"No number of trials makes {about} {width} wide; it is {now} now: more questions are "
-            "needed."
-        )
+        no_number = forecast.limit is not None and forecast.limit > forecast.target
+        trials = "No number of trials makes"
+        if not no_number:
+            trials = f"{forecast.max_trials:,} more trials per question do not make"
+        more = ": more questions are needed" * no_number
+        return f"{trials} {about} {width} wide; it is {now} now{more}."
     return (
         f"{_total(line, form)} trials per question ({_more(line, form)} more) make {about} {width} "
         f"wide; it is {now} now."

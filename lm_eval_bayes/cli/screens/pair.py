@@ -196,7 +196,7 @@ def _show_curves(task: TaskComparison, curves: PassCurveComparison, form: Form) 
 
 def _forecast_sentence(forecast: TrialsForecast) -> str:
     if forecast.additional is None:
-        return "No number of trials tells them apart: more questions are needed."
+        return f"{forecast.max_trials:,} more trials per question may not tell them apart."
     low = 0 if forecast.additional_low is None else forecast.additional_low
     high = forecast.additional_high
     to = f"{low:,} or more" if high is None else f"{low:,} to {high:,}"

@@ -81,9 +81,9 @@ def say_protocols(protocols: Iterable[str]) -> None:
 
 
 def say_counted(counted: Iterable[str]) -> None:
-    """Say which metrics were counted, where they are others than graded trials."""
-    distinct = dict.fromkeys(counted)
-    if set(distinct) - {"graded trials", ""}:
+    """Say which metrics were counted, where they are several or the output of a filter."""
+    distinct = dict.fromkeys(filter(None, counted))
+    if len(distinct) > 1 or any(", filter " in kind for kind in distinct):
         say_prose(f"counted: {'; '.join(distinct)}")
 
 
