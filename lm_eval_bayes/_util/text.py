@@ -155,6 +155,17 @@ def plural(n: int, noun: str, plural_noun: str | None = None) -> str:
     return f"{n:,} {noun if n == 1 else plural_noun or noun + 's'}"
 
 
+def these_questions(n: int) -> str:
+    """Return the questions of a benchmark in words.
+
+    Examples
+    --------
+    >>> these_questions(1), these_questions(15)
+    ('this question', 'these 15 questions')
+    """
+    return "this question" if n == 1 else f"these {plural(n, 'question')}"
+
+
 def format_integer(n: float | None) -> str:
     """Return a number without decimals, with commas.
 

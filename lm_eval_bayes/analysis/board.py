@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lm_eval_bayes._util.text import first_names, format_range, format_score, join_words, plural
+from lm_eval_bayes._util.text import (
+    first_names,
+    format_range,
+    format_score,
+    join_words,
+    plural,
+    these_questions,
+)
 from lm_eval_bayes.analysis.leaderboard import (
     Leaderboard,
     leaderboard,
@@ -52,6 +59,13 @@ class Board:
         return self.scopes[self.scope]
 
     @property
+    def title(self) -> str:
+        """The task, or "Mean of 4 tasks"."""
+        if self.tasks:
+            return f"Mean of {plural(len(self.tasks), 'task')}"
+        return self.leaderboard.task
+
+    @property
     def models(self) -> tuple[str, ...]:
         """The models, best first."""
         return self.leaderboard.models
@@ -93,7 +107,7 @@ class Board:
             )
         if of_kind:
             return "on other questions of the kind"
-        return f"on these {plural(self.leaderboard.n_questions, 'question')}"
+        return f"on {these_questions(self.leaderboard.n_questions)}"
 
     @property
     def trials(self) -> str:

@@ -85,15 +85,25 @@ def check_comparable(runs: Sequence[TaskRun]) -> None:
     ------
     InvalidInputError
         If there is no run, they are of several tasks, two models have the same name, metrics or
-        filters differ, category weights differ, or the models answered different questions; the
-        message names the first questions that differ.
+        filters differ, category weights differ, a run has no trial that counts, or the models
+        answered different questions; the message names the first questions that differ.
     """
     check_one_task(runs)
+    check_counted(runs)
     first = runs[0]
     for run in runs[1:]:
         check_same_metric(first, run)
         check_same_weights(first, run)
         check_same_questions(first, run)
+
+
+def check_counted(runs: Sequence[TaskRun]) -> None:
+    """Raise where a run has no trial that counts: its score would be that of the prior alone."""
+    for run in runs:
+        if not run.outcomes.n_trials.any():
+            rule = "hold a trial with a score (--unscored wrong counts the others as wrong)"
+            got = f"none of {run.model} on {run.task}"
+            raise InvalidInputError.of("RUN", "empty", rule, got)
 
 
 def check_one_task(runs: Sequence[TaskRun]) -> None:

@@ -228,7 +228,9 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     for run in runs:
         if run.n_questions < 2 or int((run.outcomes.n_trials > 0).sum()) < 2:
             rule = f"have trials of at least two questions of {task}"
-            raise InvalidInputError.of("RUN", "empty", rule, run.model)
+            n_asked = int((run.outcomes.n_trials > 0).sum())
+            got = f"{n_asked} of {run.model}"
+            raise InvalidInputError.of("RUN", "empty", rule, got)
     low, high = first.outcomes.bounds
     if settings.difference is not None and settings.difference > high - low:
         rule = f"be at most the range of scores, {high - low:g}, on the scale of the score"

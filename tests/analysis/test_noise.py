@@ -144,7 +144,7 @@ def test_unequal_numbers_of_trials_and_questions():
     (model,) = task_noise([run]).models
     assert model.components.trials_range == (1, 3)
     assert model.full.trials == pytest.approx(4 / (0.5 + 1 + 1 / 3 + 0.5))
-    with refused("RUN", "empty", "A"):
+    with refused("RUN", "empty", "1 of A"):
         task_noise([TaskRun.from_trials("A", "t", [[1, 0]], ["a"])])
 
 

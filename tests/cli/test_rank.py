@@ -163,3 +163,31 @@ def test_a_method_of_scorio_beside_ours(four):
     assert other["agreement"]["tau_b"] == pytest.approx(stats.kendalltau(ours, theirs).statistic)
     assert "by pass_at_k, k=2" in lmeb("study rank", four, "--method", "pass_at_k:k=2")[1]
     assert refusal("study rank", four, "--method", "elo:x=1") == ("--method", "unknown-key")
+
+
+def test_boards_of_several_tasks_are_named(tmp_path):
+    """Without a mean every board says which task it is of, in `summary`, `plan` and `noise` too."""
+    rows = [
+        f"{model},{task},q{q},{t},{(q + t + len(task)) % 2}"
+        for model, task in (("a", "one"), ("b", "one"), ("a", "third"), ("c", "third"))
+        for q in range(6)
+        for t in range(3)
+    ]
+    table = tmp_path / "board.csv"
+    table.write_text("model,task,question,trial,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    for command in ("summary", "rank", "plan", "noise"):
+        code, printed, _ = lmeb(command, table)
+        titles = [line for line in printed.splitlines() if line in ("one:", "third:")]
+        assert (code, titles) == (0, ["one:", "third:"]), command
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_a_model_without_a_trial_that_counts_is_not_compared(tmp_path, scope):
+    rows = [f"{m},q{q},{t},{1 if m == 'b' else ''}" for m in "ab" for q in range(9) for t in (0, 1)]
+    table = tmp_path / "board.csv"
+    table.write_text("model,question,trial,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    for command in ("rank", "compare", "plan"):
+        code, printed, error = lmeb(command, table, "--scope", scope)
+        assert (code, printed) == (2, ""), command
+        assert "got none of a on outcomes" in error
+    assert lmeb("rank", table, "--unscored", "wrong")[0] == 0

@@ -108,6 +108,7 @@ def command(
       lm-eval-bayes compare runs/rl runs/base --rope .02 --k 1,8,64 --scope population
     """
     from lm_eval_bayes._util.validation import check_count, check_non_negative
+    from lm_eval_bayes.analysis.comparability import check_counted
     from lm_eval_bayes.analysis.comparison import compare_runs
 
     spec = intervals.spec()
@@ -117,6 +118,7 @@ def command(
     ks = () if k is None else parse_integers("--k", k)
     priors.strength()
     runs_a, runs_b = read_sides(a, b, model_a, model_b, reading)
+    check_counted([*runs_a, *runs_b])
     sides = {"A": runs_a[0].model, "B": runs_b[0].model}
     informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
     compared = partial(compare_runs, rope=rope, align=align, ks=ks, n_questions=questions)

@@ -95,7 +95,7 @@ def command(
     if as_json:
         say_json({**settings.to_dict(), "tasks": tasks, "warnings": saved.warnings})
     else:
-        say_each(tasks, _show)
+        say_each(tasks, _show, lambda noise: noise.task)
         if difference is None:
             words = ["lm-eval-bayes", "noise", *map(str, runs), *reading.words()]
             say_next([*words, "--difference", ".05"], "trials that it needs")

@@ -105,7 +105,7 @@ def command(
     say_each([lines] if width is not None else of_runs if lines else [], _show_widths)
     if lines and plans:
         say()
-    say_each(plans, _show_pairs)
+    say_each(plans, _show_pairs, lambda plan: plan.task)
     all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
     warn_notes((line.task, line.models, note) for line in all_lines for note in line.notes)
     words = [*map(str, runs), *reading.words()]

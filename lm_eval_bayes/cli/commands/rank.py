@@ -86,7 +86,7 @@ def command(
             say()
             show_pairs(board, form)
 
-    say_each(shown, show)
+    say_each(shown, show, lambda board: board.title)
     left_out = [board.leaderboard.task for board in boards if board not in common]
     if overall is not None and left_out:
         say(f"left out of the mean: {first_names(left_out)}, which not every model has")

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
+from lm_eval_bayes.cli.screens.layout import Form, say_sentence
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     STANDARD_OUTPUT,
@@ -131,7 +132,11 @@ def command(
         say_json(content)
     elif not to_stdout:
         board = data.overall or data.panels[0].scores
-        say(board.headline() if board.n_pairs < 2 else board.rank_sentence())
+        sentence = board.headline() if board.n_pairs < 2 else board.rank_sentence()
+        if data.overall is None and len(data.panels) > 1:
+            about = f"{data.panels[0].board.task}, the first of {len(data.panels)} boards"
+            sentence = f"{about} (not all models answered the same questions): {sentence}"
+        say_sentence(sentence, Form.of_output())
         models, tasks = plural(len(data.models), "model"), plural(len(data.tasks), "task")
         say(f"Wrote {output}: {models}, {tasks}, {format_bytes(len(page))}. Open it in a browser.")
 

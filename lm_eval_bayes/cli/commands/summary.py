@@ -166,6 +166,7 @@ def _show(
     say_each(
         [(by_task[task], board) for task, board in boards.items() if board],
         lambda pair: show_scores(pair[1], form, _chances(pair[0], pair[1], ks)),
+        lambda pair: pair[1].title,
     )
 
 

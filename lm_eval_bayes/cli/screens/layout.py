@@ -17,7 +17,7 @@ from lm_eval_bayes.cli.ui.output import all_columns, say
 #: Columns of a screen on a terminal, and of its bars in a pipe.
 WIDTH, PIPED_BAR = 80, 30
 #: Rows of a table on a terminal, unless all are asked for.
-_MOST_ROWS = 20
+_MOST_ROWS = 15
 #: The shortest form of a name on a terminal.
 _SHORTEST_NAME = 12
 _GAP = "  "
@@ -130,11 +130,11 @@ def say_sentence(text: str, form: Form) -> None:
 def _wrapped(text: str, form: Form) -> list[str]:
     if not form.drawn:
         return [text]
-    return textwrap.wrap(text, form.width, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(text, form.width, break_on_hyphens=False)
 
 
 def say_columns(columns: Sequence[Column], form: Form) -> None:
-    """Print a table; on a terminal long names are shortened, and no more than 20 rows shown."""
+    """Print a table; on a terminal long names are shortened, and no more than 15 rows shown."""
     from rich.cells import cell_len, set_cell_size
 
     columns = [column for column in columns if column.cells]
@@ -159,6 +159,8 @@ def say_columns(columns: Sequence[Column], form: Form) -> None:
 
 def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
     """Return columns of which the longest names are shortened until all fit the width."""
+    from rich.cells import cell_len
+
     columns = list(columns)
     too_wide = sum(column.width + len(_GAP) for column in columns) - len(_GAP) - width
     for at in sorted(range(len(columns)), key=lambda at: -columns[at].width):
@@ -167,6 +169,8 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
             shorter = max(column.width - too_wide, _SHORTEST_NAME)
             too_wide -= column.width - shorter
             distinct = list(dict.fromkeys(column.cells))
+            if any(cell_len(name) > len(name) for name in distinct):  # two columns a character
+                shorter //= 2
             short = dict(zip(distinct, shorten_names(distinct, shorter), strict=True))
             columns[at] = replace(column, cells=[short[cell] for cell in column.cells])
     return columns

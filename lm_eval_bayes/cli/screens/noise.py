@@ -48,7 +48,7 @@ def show_noise(noise: TaskNoise, form: Form) -> None:
     columns = [
         Column(noise.task, [name for name, _ in rows], left=True),
         *(
-            Column(f"N = {run.trials:g}", [_number(value(run)) for _, value in rows])
+            Column(f"N = {run.trials:.3g}", [_number(value(run)) for _, value in rows])
             for run in model.runs
         ),
     ]
@@ -78,10 +78,11 @@ def _show_models(noise: TaskNoise, form: Form) -> None:
     middle = distances[len(distances) // 2]
     if len(distances) % 2 == 0:
         middle = (middle + distances[len(distances) // 2 - 1]) / 2
+    ends = [format_score(distances[0]), format_score(distances[-1])]
+    among = f"; {' to '.join(ends)} for the {plural(len(distances), 'model')}"
     say_sentence(
         f"Two runs of a model with {_trials(noise.models[0].full)} differ by up to "
-        f"{format_score(middle)} by chance ({level}; {format_score(distances[0])} to "
-        f"{format_score(distances[-1])} for the {plural(len(distances), 'model')}).",
+        f"{format_score(middle)} by chance ({level}{among * (ends[0] != ends[1])}).",
         form,
     )
     say()
@@ -146,4 +147,4 @@ def _number(value: float | None) -> str:
 
 
 def _trials(run: RunNoise) -> str:
-    return f"{run.trials:g} {'trial' if run.trials == 1 else 'trials'}"
+    return f"{run.trials:.3g} {'trial' if run.trials == 1 else 'trials'}"

@@ -11,6 +11,7 @@ from lm_eval_bayes._util.text import (
     format_large,
     format_score,
     plural,
+    these_questions,
 )
 from lm_eval_bayes.cli.screens.bars import Axis, Ends
 from lm_eval_bayes.cli.screens.layout import (
@@ -48,7 +49,7 @@ def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
     run, level = summary.run, 100 * summary.spec.level
     scope = summary.spec.scope
     interval = summary.intervals[scope]
-    where = f"these {plural(run.n_questions, 'question')}"
+    where = these_questions(run.n_questions)
     if scope == "population":
         where = "other questions of the kind"
     say_sentence(

@@ -14,6 +14,7 @@ from lm_eval_bayes._util.text import (
     format_score,
     plural,
     probability_statement,
+    these_questions,
 )
 from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
@@ -106,7 +107,7 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     scope, result = next(iter(results.items()))
     where = f"on {_WHERE[scope]} of the kind"
     if scope == "benchmark":
-        where = f"on these {plural(result.tasks[0].comparison.n_questions, 'question')}"
+        where = f"on {these_questions(result.tasks[0].comparison.n_questions)}"
     if result.overall is not None:
         where = f"in the mean of {len(result.tasks)} tasks"
     summary = summaries[scope]
@@ -200,7 +201,8 @@ def _forecast_sentence(forecast: TrialsForecast) -> str:
     low = 0 if forecast.additional_low is None else forecast.additional_low
     high = forecast.additional_high
     to = f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
-    return f"{forecast.additional:,} more trials per question may tell them apart (90%: {to})."
+    more = plural(forecast.additional, "more trial")
+    return f"{more} per question may tell them apart (90%: {to})."
 
 
 # -- what is shown with --verbose, in JSON and by warnings ----------------------------------------

@@ -290,11 +290,15 @@ def say_records(
     say_table(title, list(columns), rows, optional=optional)
 
 
-def say_each(items: Iterable[T], show: Callable[[T], None]) -> None:
-    """Show items, with an empty line between them."""
+def say_each(
+    items: Sequence[T], show: Callable[[T], None], title: Callable[[T], str] | None = None
+) -> None:
+    """Show items, with an empty line between them, and of several the title of each."""
     for number, item in enumerate(items):
         if number:
             say()
+        if title is not None and len(items) > 1:
+            say(f"{title(item)}:")
         show(item)
 
 
