@@ -122,8 +122,6 @@ def test_sampling_settings_are_checked_before_sampling():
         (aggregated("bayes", scope="all"), "scope", "choice"),
         (aggregated("bayes", level=0.5), "metric_list", "unknown-key"),
         (aggregated("bayes", bounds=[0, float("inf")]), "bounds", "range"),
-        (aggregated("bayes", level=0.5), "metric_list", "unknown-key"),
-        (aggregated("bayes", bounds=[0, float("inf")]), "bounds", "range"),
         (aggregated("bayes", metric="bleu"), "aggregation", "unsupported"),
     ],
 )
