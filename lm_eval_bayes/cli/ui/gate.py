@@ -165,8 +165,8 @@ class GateOptions:
         float | None,
         option(
             "D",
-            "Fail if A is below B by more than this: the 95% interval of A - B lies below -D, in the "
-            "mean over tasks if there are several; 0 by default, unless a floor is given.",
+            "Fail if A is below B by more than this: the 95% interval of A - B lies below -D, in "
+            "the mean over tasks if there are several; 0 by default, unless a floor is given.",
         ),
     ] = None
     floor: Annotated[
