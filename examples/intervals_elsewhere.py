@@ -230,7 +230,6 @@ TABLES: dict[str, Callable[[int], str]] = {
     "hard": lambda runs: coverage(runs, 0.2, 2),
     "middling": lambda runs: coverage(runs, 2, 3),
     "hard-differences": lambda runs: differences(runs, 0.2, 2),
-    "middling-differences": lambda runs: differences(runs, 2, 3),
     "order": order,
 }
 

@@ -32,6 +32,7 @@ PAGES = [
 #: Commands that are not run, by a part of them, with the reason.
 LEFT_OUT = {
     "pip install '": "installs from the network",
+    "pip install .": "installs from the network; the tests run in its result",
     "pip install -e": "installs from the network; the tests run in its result",
     "python -m venv": "makes an environment, which the tests run in",
     "pre-commit install": "changes the repository",
@@ -48,10 +49,9 @@ LEFT_OUT = {
 }
 #: What stands in the place of a GPU, and of a data set of the hub.
 INSTEAD = [
-    (r"pip install \. && ", ""),
     (
         r"--model vllm --model_args (pretrained=[\w/.-]+(,\w+=\w+)*|'{.*?}}')",
-        "--model biased_coin --model_args beta=2:3",
+        "--model biased_coin --model_args beta=4:3",
     ),
     (
         r"backend=vllm,store=([\w/.]+),pretrained=[\w/.-]+,max_model_len=\d+",
@@ -85,6 +85,13 @@ def commands(page):
     )
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     return [line.strip() for line in lines if line.strip()]
+
+
+def screens(page):
+    """Return the screens of `lm-eval-bayes` that a page shows, the first block after a command."""
+    text = page.read_text(encoding="utf-8")
+    shown = r"^lm-eval-bayes [^\n]*\n```\n\n```text\n(.*?)^```$"
+    return re.findall(shown, text, flags=re.DOTALL | re.MULTILINE)
 
 
 def left_out(command):
@@ -121,7 +128,10 @@ def give(name, shared):
 
 
 def run(command):
-    """Run a command: those of the package in this process, a script in one of its own."""
+    """Run a command, and return what one of `lm-eval-bayes` prints.
+
+    Those of the package run in this process, a script in one of its own.
+    """
     words = shlex.split(command, comments=True)
     if words[0] == "lm_eval":
         lm_eval_command(*words[1:])
@@ -133,12 +143,14 @@ def run(command):
         code, printed, error = called(*expanded)
         assert code == 0, (command, error)
         assert printed.strip() or "written to" in error, command
+        return printed
     else:
         assert words[0] == "python", command
         done = subprocess.run(
             [sys.executable, *words[1:]], capture_output=True, text=True, timeout=1800
         )
         assert done.returncode == 0, (command, done.stderr)
+    return ""
 
 
 def test_each_exemption_is_of_a_command():
@@ -168,6 +180,6 @@ def test_the_commands_of_a_page_run_in_their_order(page, tmp_path, monkeypatch, 
     for name in GIVEN.get(name_of(page), ()):
         shared = request.getfixturevalue("shared") if name.endswith(".csv") else None
         give(name, shared)
-    for command in commands(page):
-        if left_out(command) is None:
-            run(as_run(command))
+    printed = [run(as_run(command)) for command in commands(page) if left_out(command) is None]
+    for screen in screens(page):
+        assert any(screen in output for output in printed), screen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shlex
 import subprocess
@@ -11,7 +10,6 @@ import sys
 
 import pytest
 import yaml
-from _support.command_line import called
 from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 
@@ -120,10 +118,6 @@ def test_a_harness_command_is_understood(command):
     assert config.tasks
 
 
-#: The run that the section on noise is about.
-HARD_RUN = (
-    "lm_eval --model biased_coin --model_args beta=2:3 --tasks demo_arithmetic_bayes --output_path"
-)
 FIRST_COMMAND = README[README.index("lm_eval --model biased_coin") :].splitlines()[0]
 
 
@@ -134,7 +128,8 @@ def check_first_output(printed, log):
 
 
 @pytest.mark.filterwarnings("default")
-def test_the_printed_table_is_what_the_first_command_prints(capsys, caplog):
+def test_the_printed_table_is_what_the_first_command_prints(capsys, caplog, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     caplog.set_level(logging.INFO)
     lm_eval_command(*shlex.split(FIRST_COMMAND)[1:])
     check_first_output(capsys.readouterr().out, caplog.text)
@@ -152,40 +147,6 @@ def test_the_first_command_as_it_is_among_all_tasks_of_the_harness(tmp_path):
         check=True,
     )
     check_first_output(run.stdout, run.stderr)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_the_printed_comparison_is_what_the_commands_print(tmp_path):
-    section = README[README.index("## Compare, rank, plan") :]
-    commands = re.findall(r"^```bash\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)[0]
-    for line in commands.splitlines():
-        module = ["lm_eval_bayes", "run"]
-        if line.startswith("lm-eval-bayes "):
-            module = ["lm_eval_bayes.cli.main"]
-        run = subprocess.run(
-            [sys.executable, "-m", *module, *shlex.split(line)[1:]],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=1800,
-            cwd=tmp_path,
-            check=True,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-        )
-    assert blocks("text")[1] in run.stdout
-
-
-@pytest.mark.filterwarnings("default")
-def test_the_printed_noise_is_what_the_command_prints(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (harness,) = [line for line in README.splitlines() if line.startswith(HARD_RUN)]
-    lm_eval_command(*shlex.split(harness)[1:])
-    section = README.partition("### Noise\n")[2].partition("\n### ")[0]
-    command = re.findall(r"^```bash\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)[0]
-    code, printed, _ = called(*shlex.split(command)[1:])
-    (shown,) = re.findall(r"^```text\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)
-    assert code == 0
-    assert shown in printed
 
 
 @pytest.mark.parametrize(

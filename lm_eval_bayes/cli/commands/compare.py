@@ -90,7 +90,7 @@ def command(
     Two models are distinguishable where the 95% interval of their difference excludes 0, as `rank`
     of these two says: of many models choose a pair before looking, or use `rank`. With --rope, they
     are practically equal from a probability of 95% on. --verbose shows P(A > B), which has a flat
-    prior on the difference and is too certain between close models, and the paper's rules.
+    prior on the difference and is too certain between close models.
 
     On these questions the difference is that of hbayes@N, with independent posteriors. On other
     questions of the kind the models are paired by question and the observed differences are used,

@@ -29,7 +29,7 @@ def command(
 
     For training loops and continuous integration. A check has three outcomes: worse, not worse, or
     not known yet, with the number of trials that would tell. It fails where A and B are
-    distinguishable and the 95% interval of A - B lies below the margin, and where a question of A
+    distinguishable and the 95% interval of A - B lies below -margin, and where a question of A
     has no trial that counts, as of an agent that ended in an error; --unscored wrong counts these
     trials as wrong. With a margin it also fails where A lacks a task of B; --align intersection
     leaves such tasks out. With a floor alone B may be left out. In GitHub Actions the outcomes are

@@ -60,13 +60,13 @@ def command(
 ) -> None:
     """Write an HTML report of saved runs.
 
-    The report has a leaderboard with intervals, pairwise probabilities, every question with
-    every model's score, the convergence of the scores with N, their cost in tokens, scores under
-    rubrics if the runs recorded the signals, and the provenance of every run. A question opens:
-    its text, the right answer, and every attempt with verdict, extracted answer, tokens and, from
-    the harness's samples or a trial store, its text. The report is one self-contained file that
-    loads nothing. Texts of models and datasets are escaped, and keys and tokens in the settings
-    of a run are hidden.
+    The report has the scores as an interval chart, the pairs of models that are distinguishable,
+    every question with every model's right answers, curves of Pass@k and Pass^k, the convergence
+    of the scores with N, their cost, and how it was made. A question opens: its text, the right
+    answer, and every attempt with verdict, extracted answer, tokens and, from the harness's
+    samples or a trial store, its text. The report is one self-contained file that loads nothing.
+    Texts of models and datasets are escaped, and keys and tokens in the settings of a run are
+    hidden.
 
     An earlier report of the same name is replaced; any other file only with --overwrite.
 

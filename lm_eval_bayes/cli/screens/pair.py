@@ -209,7 +209,7 @@ def _forecast_sentence(forecast: TrialsForecast) -> str:
 
 
 def show_details(comparison: RunComparison) -> None:
-    """Print P(A > B) and the rules of the paper, task by task and for the mean."""
+    """Print P(A > B), task by task and for the mean."""
     for task in comparison.tasks:
         say_prose(f"{task.task}:")
         _show_verdict(task.comparison, task.verdict)

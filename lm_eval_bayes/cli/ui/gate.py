@@ -165,13 +165,13 @@ class GateOptions:
         float | None,
         option(
             "D",
-            "Fail if A is below B by more than this with a probability of 95%, in the mean over "
-            "tasks if there are several; 0 by default, unless a floor is given.",
+            "Fail if A is below B by more than this: the 95% interval of A - B lies below -D, in "
+            "the mean over tasks if there are several; 0 by default, unless a floor is given.",
         ),
     ] = None
     floor: Annotated[
         float | None,
-        option("SCORE", "Fail if A's score on a task is below this with a probability of 95%."),
+        option("SCORE", "Fail if the 95% interval of A's score on a task lies below this."),
     ] = None
     on: Annotated[
         str,
