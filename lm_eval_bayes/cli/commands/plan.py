@@ -73,6 +73,7 @@ def command(
       lm-eval-bayes plan runs/qwen runs/phi
     """
     from lm_eval_bayes._util.validation import check_count, check_positive
+    from lm_eval_bayes.analysis.comparability import check_counted
 
     spec = intervals.spec()
     if width is not None:
@@ -83,6 +84,7 @@ def command(
     if apart and not boards:
         rule = "hold at least two models of one task for --apart"
         raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
+    check_counted(saved.runs)
     apart = apart or (width is None and bool(boards))
     with named_as_options("width", "max_trials"):
         widths = [width] if width is not None else [] if apart else _WIDTHS

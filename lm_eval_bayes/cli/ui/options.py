@@ -85,8 +85,7 @@ Verbose = Annotated[
     bool,
     typer.Option(
         "--verbose",
-        help="Show all columns of tables, and names in full. By default a table fits the terminal, "
-        "or 80 columns in a pipe.",
+        help="Show all columns of tables, and names in full. By default a table fits the terminal.",
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
