@@ -207,7 +207,7 @@ def decide(case: SavedCase, folder: Path) -> Reading:
             *("--model_args", MODELS["weaker"], "--limit", case.questions),
         )
     number = r"([+-]?\d+(?:\.\d+)?)"
-    pattern = rf"^{TASK}  N 4  mu {number} .* difference {number} \(sd {number}\), z = {number} is"
+    pattern = rf"^ +4  {number} .* difference {number} \(sd {number}\), z = {number} is"
     # a line follows the progress bar that was there
     match = re.search(pattern, error.replace("\r", "\n"), re.MULTILINE)
     assert match is not None, error
@@ -217,7 +217,7 @@ def decide(case: SavedCase, folder: Path) -> Reading:
     assert len(few_trials) == 1
     return Reading(
         scores={"hbayes": mu - difference},
-        digits=3,
+        digits=2,
         verdict=(difference, sd, z),
         notices=tuple(line for line in _notices(error) if line not in few_trials),
     )
@@ -308,30 +308,14 @@ def _page(case: SavedCase) -> tuple[Any, dict[str, list[list[str]]], tuple[str, 
 
 def report(case: SavedCase, folder: Path) -> Reading:
     content, tables, notices = _page(case)
-    head, *rows = tables["leaderboard"]
-    assert sorted(row[1] for row in rows) == sorted(content["models"])
+    rows = tables["scores"][1 : 1 + len(content["models"])]
     return Reading(
         tuple(sorted(content["models"])),
-        int(rows[0][head.index("N")]),
-        content["questions"],
-        content["trials"] - N * case.questions,
-        {"hbayes": float(rows[0][2].split()[0]) / 100},
-        3,
-        [row[:5] for row in rows],
-        notices,
-    )
-
-
-def rubric_panel(case: SavedCase, folder: Path) -> Reading:
-    _, tables, notices = _page(case)
-    assert "rubrics" in tables, "the page has no scores under rubrics"
-    head, *rows = tables["rubrics"]
-    score = next(row[1] for row in rows if row[0] == "exact_match")
-    return Reading(
-        tuple(sorted(head[1:])),
-        scores={"hbayes": float(score.split()[0])},
+        questions=content["questions"],
+        trials=content["trials"] - N * case.questions,
+        scores={"hbayes": float(rows[0][1])},
         digits=3,
-        verdict=rows,
+        verdict=[row[:5] for row in rows],
         notices=notices,
     )
 
@@ -408,7 +392,6 @@ COMMANDS: dict[str, Callable[[SavedCase, Path], Reading]] = {
     "convergence": convergence,
     "anchors": anchors,
     "report": report,
-    "report, rubrics": rubric_panel,
     "rubric": rubric,
     "verify": verify,
     "run --decide": decide,

@@ -32,7 +32,7 @@ IMPOSSIBLE = {
 
 #: Commands that take long, or read in the same way as `compare`, `rank` and `rubric`.
 SLOW = {
-    *("noise", "plan", "convergence", "anchors", "report", "report, rubrics", "verify"),
+    *("noise", "plan", "convergence", "anchors", "report", "verify"),
     *("run --decide", "export table", "export hub", "export every-eval-ever"),
 }
 

@@ -155,7 +155,8 @@ def expand_options(command: Callable[..., None], tables: bool = False) -> Callab
         values = {k: v.value if isinstance(v, Enum) else v for k, v in values.items()}
         for name, (group, options) in groups.items():
             values[name] = group(**{option.name: values.pop(option.name) for option in options})
-        with tables_with_all_columns(verbose):
+        # a program gets all warnings
+        with tables_with_all_columns(verbose or bool(values.get("as_json"))):
             command(**values)
 
     vars(expanded)["__signature__"] = inspect.Signature(parameters)
