@@ -155,15 +155,18 @@ def plural(n: int, noun: str, plural_noun: str | None = None) -> str:
     return f"{n:,} {noun if n == 1 else plural_noun or noun + 's'}"
 
 
-def these_questions(n: int) -> str:
-    """Return the questions of a benchmark in words.
+def questions_in_words(scope: str, n: int) -> str:
+    """Return what a score is about: these n questions, or others of the kind.
 
     Examples
     --------
-    >>> these_questions(1), these_questions(15)
+    >>> questions_in_words("benchmark", 1), questions_in_words("benchmark", 15)
     ('this question', 'these 15 questions')
+    >>> questions_in_words("population", 15)
+    'other questions of the kind'
     """
-    return "this question" if n == 1 else f"these {plural(n, 'question')}"
+    these = "this question" if n == 1 else f"these {plural(n, 'question')}"
+    return "other questions of the kind" if scope == "population" else these
 
 
 def format_integer(n: float | None) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lm_eval_bayes._util.text import (
     first_names,
+    format_interval,
     format_range,
     format_score,
     join_words,
     plural,
-    these_questions,
+    questions_in_words,
 )
 from lm_eval_bayes.analysis.leaderboard import (
     Leaderboard,
@@ -19,6 +20,7 @@ from lm_eval_bayes.analysis.leaderboard import (
     mean_of_tasks,
     overall_leaderboard,
 )
+from lm_eval_bayes.analysis.summary import GroupSummary, posteriors_of_means
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
     SCOPES,
@@ -91,23 +93,24 @@ class Board:
         board = self.scopes.get(scope)
         return 0 if board is None else int(board.ranking.simultaneous.separated.sum())
 
-    def interval(self, model: str, scope: Scope) -> Interval | None:
-        """Return the credible interval of a model's score; None for a single question."""
-        rows = self.scopes[scope].rows if scope in self.scopes else ()
-        return next((row.interval for row in rows if row.model == model), None)
+    @property
+    def intervals(self) -> list[tuple[Interval, Interval | None]]:
+        """Of every model, best first, the intervals on these questions and on others of the kind.
+
+        A single question has no second one.
+        """
+        here = {row.model: row.interval for row in self.scopes["benchmark"].rows}
+        of_kind = self.scopes["population"].rows if "population" in self.scopes else ()
+        elsewhere = {row.model: row.interval for row in of_kind}
+        return [(here[model], elsewhere.get(model)) for model in self.models]
 
     @property
     def questions(self) -> str:
         """Where the scores are: "on these 15 questions", or "in the mean of 4 tasks"."""
-        of_kind = self.scope == "population"
-        if self.tasks:
-            return (
-                f"in the mean of {plural(len(self.tasks), 'task')}"
-                + ", on other questions" * of_kind
-            )
-        if of_kind:
-            return "on other questions of the kind"
-        return f"on {these_questions(self.leaderboard.n_questions)}"
+        if not self.tasks:
+            return f"on {questions_in_words(self.scope, self.leaderboard.n_questions)}"
+        of_kind = ", on other questions" * (self.scope == "population")
+        return f"in the mean of {plural(len(self.tasks), 'task')}{of_kind}"
 
     @property
     def trials(self) -> str:
@@ -128,10 +131,7 @@ class Board:
         first, rivals = self.leaderboard.rows[0], [(names or {}).get(m, m) for m in self.rivals]
         leader = (names or {}).get(first.model, first.model)
         if len(self.leaderboard.rows) == 1:
-            low, high = map(format_score, (first.interval.low, first.interval.high))
-            level = f"{100 * self.leaderboard.spec.level:g}%"
-            score = f"{format_score(first.mu)} {self.questions}"
-            return f"{leader} scores {score} ({level}: {low} to {high})."
+            return f"{leader} scores {score_in_words(first.mu, first.interval, self.questions)}."
         leads = f"{leader} leads with {format_score(first.mu)}"
         leads += f" {self.questions}" * bool(self.tasks)
         if not rivals:
@@ -175,6 +175,11 @@ class Board:
     def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
         pairs = zip(self.models[1:], list(distinguishable)[1:], strict=True)
         return tuple(model for model, differs in pairs if not differs)
+
+
+def score_in_words(mu: float, interval: Interval, where: str) -> str:
+    """Return a score with what it is about and its interval, for a sentence."""
+    return f"{format_score(mu)} {where} ({100 * interval.level:g}%: {format_interval(interval)})"
 
 
 def _listed(models: Sequence[str]) -> str:
@@ -223,6 +228,35 @@ def task_board(
         for scope in scopes
     }
     return Board(boards, spec.scope)
+
+
+def mean_of_common(
+    boards: Sequence[Board], models: Collection[str], groups: Iterable[GroupSummary] = ()
+) -> tuple[Board | None, list[str]]:
+    """Rank models by their mean over the tasks that all of them have.
+
+    Parameters
+    ----------
+    boards : sequence of Board
+        Of different tasks.
+    models : collection of str
+        All models.
+    groups : iterable of GroupSummary
+        Means over tasks that are known already.
+
+    Returns
+    -------
+    mean : Board or None
+        None for one model, and where fewer than two tasks have all.
+    left_out : list of str
+        The other tasks.
+    """
+    common = [board for board in boards if {*board.models} == {*models}]
+    if len(models) < 2 or len(common) < 2:
+        return None, []
+    tasks = [board.leaderboard.task for board in common]
+    others = [board.leaderboard.task for board in boards if board not in common]
+    return mean_board(common, posteriors_of_means(groups, tasks)), others
 
 
 def mean_board(

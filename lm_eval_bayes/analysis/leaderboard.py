@@ -289,7 +289,7 @@ def overall_leaderboard(
     boards : sequence of Leaderboard
         At least two, each of one task; of different tasks, the same models and the same rules.
     posteriors : mapping of str to Posterior, optional
-        Those of the means by model, where they are known already; see `task_means`.
+        Those of the means by model, where they are known already.
 
     Returns
     -------

@@ -117,6 +117,10 @@ class RunNoise(Record):
     detectable: Mapping[Design, float | None]
     not_detectable: tuple[Design, ...]
 
+    def shown(self, design: Design) -> float | None:
+        """Return the smallest difference that is shown; infinite if none on the scale is."""
+        return math.inf if design in self.not_detectable else self.detectable[design]
+
 
 @dataclass(frozen=True, eq=False)
 class ModelNoise(Record):

@@ -172,12 +172,6 @@ class TaskPanel:
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
     @property
-    def interval_range(self) -> tuple[float, float]:
-        """The lowest and the highest end of the models' intervals of hbayes@N in both scopes."""
-        intervals = [s.intervals[scope] for s in self.summaries for scope in SCOPES]
-        return min(i.low for i in intervals), max(i.high for i in intervals)
-
-    @property
     def compares_costs(self) -> bool:
         """Whether models have different numbers of tokens, which a figure can show."""
         tokens = [cost.tokens for cost in self.costs]

@@ -23,7 +23,7 @@ from lm_eval_bayes.analysis.noise import (
     format_trials,
     spread,
 )
-from lm_eval_bayes.stats import Design, NeededSize
+from lm_eval_bayes.stats import NeededSize
 
 #: Characters of a model's name in the heading.
 _MAX_NAME = 60
@@ -148,7 +148,7 @@ def _runs_table(model: ModelNoise, noise: TaskNoise) -> Table:
         cells = []
         for of_run in model.runs:
             sign = "<= " if bound and of_run.is_bound else ""
-            cells.append(sign + _difference(value(of_run)))
+            cells.append(sign + format_difference(value(of_run)))
         return (label, *cells)
 
     rows = [
@@ -159,7 +159,7 @@ def _runs_table(model: ModelNoise, noise: TaskNoise) -> Table:
         *(
             row(
                 f"shown: {about}",
-                lambda run, design=design: _shown(run, design),  # type: ignore[misc]
+                lambda run, design=design: run.shown(design),  # type: ignore[misc]
                 False,
             )
             for design, about in DESIGN_WORDS.items()
@@ -225,7 +225,7 @@ def _board_parts(noise: TaskNoise) -> list[Part]:
                 NO_VALUE if c.icc is None else f"{c.icc.mu:.2f}",
                 NO_VALUE if c.flip is None else _percent(c.flip.mu),
                 *(sign + format_score(run.distance) for run in of_runs),
-                _difference(_shown(model.full, "paired")),
+                format_difference(model.full.shown("paired")),
             )
         )
     ns = ("1",) if single else ("1", n)
@@ -284,8 +284,8 @@ def _spread_table(noise: TaskNoise, n: str) -> Table:
             )
         )
     for design, about in DESIGN_WORDS.items():
-        values = [_shown(model.full, design) for model in models]
-        rows.append(row(f"shown: {about}", values, _difference))
+        values = [model.full.shown(design) for model in models]
+        rows.append(row(f"shown: {about}", values, format_difference))
     return Table(
         "over the models",
         ("", "median", "lowest", "highest"),
@@ -330,10 +330,6 @@ def _percent(share: float) -> str:
     return f"{text.removesuffix('.0')}%" if share < 0.1 or share > 0.9 else f"{100 * share:.0f}%"
 
 
-def _shown(run: RunNoise, design: Design) -> float | None:
-    """Return the smallest difference that is shown; infinite if none on the scale is."""
-    return math.inf if design in run.not_detectable else run.detectable[design]
-
-
-def _difference(value: float | None) -> str:
+def format_difference(value: float | None) -> str:
+    """Return a difference that is shown; "none" where none on the scale is."""
     return NONE_SHOWN if value == math.inf else format_score(value)

@@ -55,7 +55,7 @@ def command(
       lm-eval-bayes rank runs/*
       lm-eval-bayes rank runs/qwen runs/phi runs/llama --pairs --scope population
     """
-    from lm_eval_bayes.analysis.board import mean_board, task_board
+    from lm_eval_bayes.analysis.board import mean_of_common, task_board
 
     spec = intervals.spec()
     priors.strength()
@@ -63,9 +63,7 @@ def command(
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
     boards = [task_board(saved.of_task(task), spec) for task in saved.tasks]
-    common = [board for board in boards if {*board.models} == {*saved.models}]
-    several = len(saved.models) > 1 and len(common) > 1
-    overall = mean_board(common) if several else None
+    overall, left_out = mean_of_common(boards, saved.models)
     effects = informed.effects(spec)
     if as_json:
         say_json(
@@ -87,8 +85,7 @@ def command(
             show_pairs(board, form)
 
     say_each(shown, show, lambda board: board.title)
-    left_out = [board.leaderboard.task for board in boards if board not in common]
-    if overall is not None and left_out:
+    if left_out:
         say(f"left out of the mean: {first_names(left_out)}, which not every model has")
     say_effects(effects, spec)
     say_counted(counted for board in boards for counted in board.leaderboard.counted)

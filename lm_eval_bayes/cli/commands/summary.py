@@ -139,8 +139,7 @@ def _show(
     ks: Sequence[int],
 ) -> None:
     """Show one run, the tasks of one model, or the models of one task or of a mean of tasks."""
-    from lm_eval_bayes.analysis.board import mean_board
-    from lm_eval_bayes.analysis.summary import posteriors_of_means
+    from lm_eval_bayes.analysis.board import mean_of_common
     from lm_eval_bayes.cli.screens.boards import show_scores
     from lm_eval_bayes.cli.screens.one_run import show_run, show_tasks
 
@@ -154,20 +153,18 @@ def _show(
     if len(models) == 1:
         show_tasks(summaries, groups, form)
         return
-    boards = {task: _board(of_task, spec, form) for task, of_task in by_task.items()}
-    common = [board for board in boards.values() if board and {*board.models} == models]
-    if len(by_task) > 1 and len(common) > 1:
-        means = posteriors_of_means(groups, [board.leaderboard.task for board in common])
-        show_scores(mean_board(common, means), form)
-        left_out = [task for task, board in boards.items() if board not in common]
-        if left_out:
-            say(f"left out of the mean: {first_names(left_out)}, which not every model has")
+    boards = [board for board in (_board(of, spec, form) for of in by_task.values()) if board]
+    overall, left_out = mean_of_common(boards, models, groups)
+    if overall is None:
+        say_each(
+            boards,
+            lambda board: show_scores(board, form, _chances(by_task[board.title], board, ks)),
+            lambda board: board.title,
+        )
         return
-    say_each(
-        [(by_task[task], board) for task, board in boards.items() if board],
-        lambda pair: show_scores(pair[1], form, _chances(pair[0], pair[1], ks)),
-        lambda pair: pair[1].title,
-    )
+    show_scores(overall, form)
+    if left_out:
+        say(f"left out of the mean: {first_names(left_out)}, which not every model has")
 
 
 def _board(of_task: Mapping[str, TaskSummary], spec: IntervalSpec, form: Form) -> Board | None:

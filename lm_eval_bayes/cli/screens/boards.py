@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.text import NO_VALUE, format_score
-from lm_eval_bayes.cli.screens.bars import Axis, Ends, rank_strip
+from lm_eval_bayes.cli.screens.bars import Axis, rank_strip
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
@@ -19,7 +19,6 @@ from lm_eval_bayes.cli.ui.output import say
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.board import Board
-    from lm_eval_bayes.stats import Interval, Scope
 
 #: Columns of a task beside the mean of tasks, of a strip of ranks, and the fewest of a bar.
 _TASK, _STRIP, _BAR = 6, 20, 10
@@ -37,13 +36,12 @@ def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
         Column(f"{level} interval", [form.interval(row.interval) for row in rows], left=True),
     ]
     if not form.drawn:
-        other: Scope = "population" if board.scope == "benchmark" else "benchmark"
-        intervals = [board.interval(row.model, other) for row in rows]
-        others = [
-            NO_VALUE if interval is None else form.interval(interval) for interval in intervals
-        ]
-        head = "other questions" if other == "population" else "these questions"
-        columns.append(Column(head, others, left=True))
+        head, at = "other questions", 1
+        if board.scope == "population":
+            head, at = "these questions", 0
+        others = [ends[at] for ends in board.intervals]
+        cells = [NO_VALUE if interval is None else form.interval(interval) for interval in others]
+        columns.append(Column(head, cells, left=True))
     columns += [*_tasks(board), *extra]
     say_columns([*columns, _bars(board, columns, form)], form)
     if form.drawn:
@@ -82,25 +80,16 @@ def _tasks(board: Board) -> list[Column]:
 
 
 def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
-    from lm_eval_bayes.stats import SCOPES
-
     rows = board.leaderboard.rows
-    here, elsewhere = (
-        [_ends(board.interval(row.model, scope)) for row in rows] for scope in SCOPES
-    )
-    thick = [ends or _ends(row.interval) for ends, row in zip(here, rows, strict=True)]
-    bounds = rows[0].posterior.bounds
-    width = max(free_width(columns, form), _BAR)
-    axis = Axis.of([ends for ends in (*here, *elsewhere) if ends], width, form.drawn, bounds)
-    bars = [
-        axis.bar(row.mu, own or (row.mu, row.mu), other)
-        for row, own, other in zip(rows, thick, elsewhere, strict=True)
+    ends = [
+        ((here.low, here.high), None if other is None else (other.low, other.high))
+        for here, other in board.intervals
     ]
+    width = max(free_width(columns, form), _BAR)
+    shown = [pair for of_model in ends for pair in of_model if pair is not None]
+    axis = Axis.of(shown, width, form.drawn, rows[0].posterior.bounds)
+    bars = [axis.bar(row.mu, *of_model) for row, of_model in zip(rows, ends, strict=True)]
     return Column(axis.heading(), bars, left=True)
-
-
-def _ends(interval: Interval | None) -> Ends | None:
-    return None if interval is None else (interval.low, interval.high)
 
 
 def show_pairs(board: Board, form: Form) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import median
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes._util.text import NO_VALUE, format_integer, format_score, plural
+from lm_eval_bayes._util.text import format_integer, format_score, plural
 from lm_eval_bayes.cli.screens.bars import filled_bar
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -20,11 +21,12 @@ from lm_eval_bayes.cli.ui.output import say
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.noise import ModelNoise, RunNoise, TaskNoise
-    from lm_eval_bayes.stats import Design
 
 
 def show_noise(noise: TaskNoise, form: Form) -> None:
     """Print the noise of a model's runs, or of those of several models."""
+    from lm_eval_bayes.export.noise_tables import format_difference
+
     if len(noise.models) > 1:
         _show_models(noise, form)
         return
@@ -34,21 +36,22 @@ def show_noise(noise: TaskNoise, form: Form) -> None:
     say_sentence(
         f"Two runs of {model.model} with {_trials(run)} differ by up to "
         f"{format_score(run.distance)} by chance ({level}). Another model is distinguishable if it "
-        f"differs by {_number(_shown(run, 'benchmark'))} or more (power {settings.power:.0%}).",
+        f"differs by {format_difference(run.shown('benchmark'))} or more "
+        f"(power {settings.power:.0%}).",
         form,
     )
     say()
     again = "this model, run again" + ", at most" * run.is_bound
     rows: list[tuple[str, Callable[[RunNoise], float | None]]] = [
         (again, lambda run: run.distance),
-        ("another model, these questions", lambda run: _shown(run, "benchmark")),
-        ("another model, other questions", lambda run: _shown(run, "paired")),
-        ("  with questions of its own", lambda run: _shown(run, "unpaired")),
+        ("another model, these questions", lambda run: run.shown("benchmark")),
+        ("another model, other questions", lambda run: run.shown("paired")),
+        ("  with questions of its own", lambda run: run.shown("unpaired")),
     ]
     columns = [
         Column(noise.task, [name for name, _ in rows], left=True),
         *(
-            Column(f"N = {run.trials:.3g}", [_number(value(run)) for _, value in rows])
+            Column(f"N = {run.trials:.3g}", [format_difference(value(run)) for _, value in rows])
             for run in model.runs
         ),
     ]
@@ -73,16 +76,15 @@ def show_noise(noise: TaskNoise, form: Form) -> None:
 
 
 def _show_models(noise: TaskNoise, form: Form) -> None:
+    from lm_eval_bayes.export.noise_tables import format_difference, needed_trials
+
     settings, level = noise.settings, f"{100 * noise.settings.level:g}%"
-    distances = sorted(model.full.distance for model in noise.models)
-    middle = distances[len(distances) // 2]
-    if len(distances) % 2 == 0:
-        middle = (middle + distances[len(distances) // 2 - 1]) / 2
-    ends = [format_score(distances[0]), format_score(distances[-1])]
-    among = f"; {' to '.join(ends)} for the {plural(len(distances), 'model')}"
+    distances = [model.full.distance for model in noise.models]
+    middle, *ends = map(format_score, (median(distances), min(distances), max(distances)))
+    among = f"; {' to '.join(ends)} for the {plural(len(noise.models), 'model')}"
     say_sentence(
         f"Two runs of a model with {_trials(noise.models[0].full)} differ by up to "
-        f"{format_score(middle)} by chance ({level}{among * (ends[0] != ends[1])}).",
+        f"{middle} by chance ({level}{among * (ends[0] != ends[1])}).",
         form,
     )
     say()
@@ -92,16 +94,21 @@ def _show_models(noise: TaskNoise, form: Form) -> None:
         Column("score", [format_score(model.components.score) for model in models]),
         Column(
             "run again" + ", at most" * any(m.full.is_bound for m in models),
-            [_number(model.full.distance) for model in models],
+            [format_difference(model.full.distance) for model in models],
         ),
-        Column("another model", [_number(_shown(model.full, "benchmark")) for model in models]),
-        Column("on other questions", [_number(_shown(model.full, "paired")) for model in models]),
+        Column(
+            "another model", [format_difference(model.full.shown("benchmark")) for model in models]
+        ),
+        Column(
+            "on other questions",
+            [format_difference(model.full.shown("paired")) for model in models],
+        ),
     ]
     if any(model.needed for model in models):
         columns.append(
             Column(
                 f"trials for {settings.difference:g}",
-                [_needed_trials(model, 0) for model in models],
+                [needed_trials(model.needed[0]) for model in models],
             )
         )
     say_columns(columns, form)
@@ -110,6 +117,7 @@ def _show_models(noise: TaskNoise, form: Form) -> None:
 
 def _show_needed(model: ModelNoise, noise: TaskNoise, form: Form) -> None:
     from lm_eval_bayes.analysis.noise import DESIGN_WORDS
+    from lm_eval_bayes.export.noise_tables import needed_trials
 
     n = f"{model.components.trials:g}"
     columns = [
@@ -120,7 +128,7 @@ def _show_needed(model: ModelNoise, noise: TaskNoise, form: Form) -> None:
         ),
         Column(
             f"N on {plural(noise.n_questions, 'question')}",
-            [_needed_trials(model, at) for at in range(len(model.needed))],
+            [needed_trials(needed) for needed in model.needed],
         ),
         Column(
             f"questions with N = {n}",
@@ -128,22 +136,6 @@ def _show_needed(model: ModelNoise, noise: TaskNoise, form: Form) -> None:
         ),
     ]
     say_columns(columns, form)
-
-
-def _needed_trials(model: ModelNoise, at: int) -> str:
-    needed = model.needed[at]
-    return format_integer(needed.trials) if needed.enough_questions else "no N is enough"
-
-
-def _shown(run: RunNoise, design: Design) -> float | None:
-    """Return the smallest difference that is shown; infinite if none on the scale is."""
-    return math.inf if design in run.not_detectable else run.detectable[design]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return NO_VALUE
-    return "none" if math.isinf(value) else format_score(value)
 
 
 def _trials(run: RunNoise) -> str:

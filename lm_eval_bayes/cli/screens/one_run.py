@@ -11,7 +11,7 @@ from lm_eval_bayes._util.text import (
     format_large,
     format_score,
     plural,
-    these_questions,
+    questions_in_words,
 )
 from lm_eval_bayes.cli.screens.bars import Axis, Ends
 from lm_eval_bayes.cli.screens.layout import (
@@ -46,17 +46,12 @@ def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
     estimates : bool
         Whether the usual estimates from the saved trials stand beside.
     """
-    run, level = summary.run, 100 * summary.spec.level
-    scope = summary.spec.scope
-    interval = summary.intervals[scope]
-    where = these_questions(run.n_questions)
-    if scope == "population":
-        where = "other questions of the kind"
-    say_sentence(
-        f"{run.model} scores {format_score(summary.learned[scope].mu)} on {where} ({level:g}%: "
-        f"{format_score(interval.low)} to {format_score(interval.high)}).{_unscored(summary)}",
-        form,
-    )
+    from lm_eval_bayes.analysis.board import score_in_words
+
+    run, scope = summary.run, summary.spec.scope
+    where = f"on {questions_in_words(scope, run.n_questions)}"
+    score = score_in_words(summary.learned[scope].mu, summary.intervals[scope], where)
+    say_sentence(f"{run.model} scores {score}.{_unscored(summary)}", form)
     say()
     rows = [_score_row(f"hbayes@{summary.n}", summary)]
     saved = {rows[0][0]: None if summary.average is None else summary.average.value}

@@ -14,7 +14,7 @@ from lm_eval_bayes._util.text import (
     format_score,
     plural,
     probability_statement,
-    these_questions,
+    questions_in_words,
 )
 from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
@@ -105,9 +105,7 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     summaries = {s: result.overall or result.tasks[0].comparison for s, result in results.items()}
     are = {s: (result.overall or result.tasks[0]).distinguishable for s, result in results.items()}
     scope, result = next(iter(results.items()))
-    where = f"on {_WHERE[scope]} of the kind"
-    if scope == "benchmark":
-        where = f"on {these_questions(result.tasks[0].comparison.n_questions)}"
+    where = f"on {questions_in_words(scope, result.tasks[0].comparison.n_questions)}"
     if result.overall is not None:
         where = f"in the mean of {len(result.tasks)} tasks"
     summary = summaries[scope]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -194,9 +194,6 @@ class SamplingMixin:
 
     def load(self) -> None:
         """Load the weights, if they are not loaded."""
-
-    def learn_lengths(self, trials: Iterable[Trial]) -> None:
-        """Take stored trials into account for the expected lengths of others."""
 
     def notice(self, requests: Sequence[Any]) -> None:
         """Inspect all requests of the harness, also those whose trials are stored."""

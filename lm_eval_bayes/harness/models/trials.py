@@ -248,7 +248,6 @@ class RecordingMixin(SamplingMixin):
     def take_stored(self, request: TrialRequest, trial: Trial) -> None:
         """Take note of a trial that the run has from the store."""
         self._from_store += 1
-        self.learn_lengths([trial])
         if self.seeded and trial.seed != self.seed_of(request.prompt, trial.trial):
             self.warn_once(
                 "seeds",

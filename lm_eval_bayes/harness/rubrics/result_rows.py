@@ -113,14 +113,14 @@ class RubricTable(Table):
 
     def quantities(self) -> Mapping[str, Callable[[], Result]]:
         """Return what has rows, in their order, and how it is computed."""
-        found: dict[str, Callable[[], Result]] = {
+        quantities: dict[str, Callable[[], Result]] = {
             f"rubric_{schema.name}@{self.settings.n}": partial(self._posterior, schema)
             for schema in self.rubrics
         }
         if self.rubrics:
-            found[MISSING_ROW] = lambda: float(self.missing)
-            found[THRESHOLDS_ROW] = lambda: self.thresholds.hash
-        return found
+            quantities[MISSING_ROW] = lambda: float(self.missing)
+            quantities[THRESHOLDS_ROW] = lambda: self.thresholds.hash
+        return quantities
 
 
 def printed_names(rubrics: Sequence[Schema], n: int) -> list[str]:

@@ -199,14 +199,14 @@ class GroupTable(Table):
         n, results = self.settings.n, [table.results for table in self.tables]
         names = list(dict.fromkeys(name for of_task in results for name in of_task))
         common = [name for name in names if all(name in of_task for of_task in results)]
-        found: dict[str, Callable[[], Result]] = {
+        quantities: dict[str, Callable[[], Result]] = {
             name: partial(self._mean, name) for name in common
         }
-        found[f"hbayes@{n}"] = lambda: self.learned.benchmark or self.learned
-        found[f"hbayes@{n}_population"] = lambda: self.learned
+        quantities[f"hbayes@{n}"] = lambda: self.learned.benchmark or self.learned
+        quantities[f"hbayes@{n}_population"] = lambda: self.learned
         if lacking := ", ".join(name for name in names if name not in common):
             log.info("group %s: no rows of %s, which not all of its tasks have", self.name, lacking)
-        return found
+        return quantities
 
     def _mean(self, name: str) -> Result:
         results: list[Any] = [table.results[name] for table in self.tables]

@@ -322,32 +322,32 @@ class TrialTable(Table):
     def quantities(self) -> Mapping[str, Callable[[], Result]]:
         """Return what has rows, in their order, and how it is computed."""
         s = self.settings
-        found: dict[str, Callable[[], Result]] = {
+        quantities: dict[str, Callable[[], Result]] = {
             f"hbayes@{s.n}": lambda: self.learned.benchmark or self.learned,
             f"hbayes@{s.n}_population": lambda: self.learned,
         }
         if self.bounds is None:
-            found[f"bayes@{s.n}"] = lambda: api.bayes_at_n(self.outcomes)
-        found[f"avg@{s.n}"] = lambda: api.avg_at_n(self.outcomes)
+            quantities[f"bayes@{s.n}"] = lambda: api.bayes_at_n(self.outcomes)
+        quantities[f"avg@{s.n}"] = lambda: api.avg_at_n(self.outcomes)
         if self.right_or_wrong is not None:
             members = quantities_by_row(s.k, s.tau)
             for name, member in members.items():
-                found[name] = partial(estimate, self.right_or_wrong, member)
-                found[posterior_row(name)] = partial(
+                quantities[name] = partial(estimate, self.right_or_wrong, member)
+                quantities[posterior_row(name)] = partial(
                     lambda row: self.family[row], posterior_row(name)
                 )
-            found[f"pass@{s.n}"] = partial(
+            quantities[f"pass@{s.n}"] = partial(
                 estimate, self.right_or_wrong, PassQuantity("pass@k", s.n)
             )
         if self.bounds is None and s.binary and self.questions[0].answer_source != "none":
             for k in dict.fromkeys((s.maj_k, s.n)):
-                found[f"maj@{k}"] = partial(lambda k: api.maj_at_k(*self.candidates, k), k)
-            found[f"hmaj@{s.maj_k}"] = lambda: api.maj_at_k_posterior(
+                quantities[f"maj@{k}"] = partial(lambda k: api.maj_at_k(*self.candidates, k), k)
+            quantities[f"hmaj@{s.maj_k}"] = lambda: api.maj_at_k_posterior(
                 *self.candidates, s.maj_k, seed=s.seed
             )
         if not self.metric:
-            found |= {name: partial(self._share, name) for name in SHARES}
-        return found
+            quantities |= {name: partial(self._share, name) for name in SHARES}
+        return quantities
 
     def _share(self, name: str) -> float:
         n_trials = sum(len(question.outcomes) for question in self.questions)

@@ -64,17 +64,14 @@ class ScoreTable:
 def score_table(board: Board) -> ScoreTable:
     """Return the scores of models with their bars and ranks."""
     rows, n = board.leaderboard.rows, len(board.models)
-    here, elsewhere = (
-        [board.interval(row.model, scope) for row in rows] for scope in ("benchmark", "population")
-    )
-    known = [interval for interval in (*here, *elsewhere) if interval is not None]
-    axis = figures.Axis.around(known, rows[0].posterior.bounds)
+    ends = [interval for pair in board.intervals for interval in pair if interval is not None]
+    axis = figures.Axis.around(ends, rows[0].posterior.bounds)
     short = short_names(board.models)
     differs = board.leaderboard.ranking.distinguishable
     of_tasks = [{r.model: r.mu for r in task.leaderboard.rows} for task in board.tasks]
     first = {board.models[0], *board.may_be_first}
     table = []
-    for i, row in enumerate(rows):
+    for i, (row, pair) in enumerate(zip(rows, board.intervals, strict=True)):
         low, high = int(row.rank_low), int(row.rank_high)
         table.append(
             ScoreRow(
@@ -82,7 +79,7 @@ def score_table(board: Board) -> ScoreTable:
                 short=short[i],
                 score=format_score(row.mu),
                 interval=f"{format_score(row.interval.low)}–{format_score(row.interval.high)}",
-                bar=figures.interval_bar(axis, row.mu, here[i] or row.interval, elsewhere[i]),
+                bar=figures.interval_bar(axis, row.mu, *pair),
                 ranks=str(low) if low == high else f"{low}–{high}",
                 strip=figures.rank_strip(low, high, n) if 1 < n <= _MAX_STRIP else Markup(""),
                 may_be_first=n > 1 and row.model in first,
