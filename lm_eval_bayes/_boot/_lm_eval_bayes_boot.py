@@ -15,6 +15,7 @@ HOOKS = (
     "lm_eval.models",
     "lm_eval.tasks",
     "lm_eval.evaluator",
+    "lm_eval._cli.run",
 )
 
 

@@ -19,6 +19,7 @@ HOOKS = (
     "lm_eval.models",
     "lm_eval.tasks",
     "lm_eval.evaluator",
+    "lm_eval._cli.run",
 )
 BOOT = "_lm_eval_bayes_boot/__init__.py"
 RECORDER = """
@@ -38,7 +39,7 @@ def write(path: Path, text: str = "") -> None:
 
 
 def fake_harness(folder: Path) -> Path:
-    for name in ("lm_eval", "lm_eval.api", *HOOKS):
+    for name in ("lm_eval", "lm_eval.api", "lm_eval._cli", *HOOKS):
         write(folder / name.replace(".", "/") / "__init__.py", "value = 1\n")
     return folder
 
@@ -83,6 +84,7 @@ def test_registration_follows_each_hook_and_nothing_else(stand_ins, python):
     import lm_eval, lm_eval.api
     assert "lm_eval_bayes" not in sys.modules
     import lm_eval.api.metrics, lm_eval.filters, lm_eval.models, lm_eval.tasks, lm_eval.evaluator
+    import lm_eval._cli.run
     """
     result = python(code + SHOW.replace("\n", "\n    "), start=stand_ins, bare=True)
     assert output_of(result) == str(list(HOOKS))

@@ -7,12 +7,16 @@ store.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tqdm import tqdm
+
+from lm_eval_bayes._util.text import format_integer, plural
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
 from lm_eval_bayes.harness.models.interface import Completion, RequestStream
 from lm_eval_bayes.harness.models.stored_texts import (
@@ -60,10 +64,23 @@ class StreamedTrials:
             response = partial(model.completion, request, prompt_signals=signals)
             self._texts.append(QuestionTexts(model.sink, request.key, response, signals))
         self._stored = model.sink.numbers_of(self._positions)
-        if not any(self._stored.values()):
+        if any(self._stored.values()):
+            self._print_stored()
+        else:
             model.log_other_trials(self._positions)
         self._stream: RequestStream | None = None
         self._lost: set[tuple[int, int]] = set()
+
+    def _print_stored(self) -> None:
+        """Print how many of the trials that the run may take were stored when it began."""
+        planned = [
+            (request.key, range(self._first, self._first + int(instance.repeats or 1)))
+            for request, instance in zip(self._requests, self._instances, strict=True)
+        ]
+        stored = sum(len(self._stored[key].intersection(numbers)) for key, numbers in planned)
+        total = sum(len(numbers) for _, numbers in planned)
+        sentence = f"{format_integer(stored)} of {plural(total, 'trial')} were stored"
+        tqdm.write(sentence, file=sys.stderr)  # `run` does not show the harness's log
 
     def read(self, counts: Sequence[int]) -> Iterator[Arrival]:
         """Read the stored trials below the counts that are not here, and yield their responses."""

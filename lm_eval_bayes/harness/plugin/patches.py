@@ -148,6 +148,14 @@ SIMPLE_EVALUATE = Patch(
     "never: runs without tasks of this package pass through",
     _PLUGIN + "test_rounds_take_the_place_of_one_evaluation_and_leave_it",
 )
+COMMAND = Patch(
+    "lm_eval._cli.run:Run._execute",
+    "Prints the scores in sentences after the table; the harness calls nothing then.",
+    _takes("args"),
+    "no sentence follows the table",
+    "never: runs without tasks of this package pass through",
+    _PLUGIN + "test_the_scores_follow_the_table_of_the_command",
+)
 API_GENERATE = Patch(
     "lm_eval.models.api_models:TemplateAPI.generate_until",
     "Sees which requests are trials; the harness puts one seed into all of them.",
@@ -193,7 +201,7 @@ SYMPY_EVAL = Patch(
 
 #: All rows.
 PATCHES = (
-    *(TASK_INDEX, TASK_NAMES, TASK_INCLUDE, EVALUATE, SIMPLE_EVALUATE),
+    *(TASK_INDEX, TASK_NAMES, TASK_INCLUDE, EVALUATE, SIMPLE_EVALUATE, COMMAND),
     *(API_GENERATE, API_PAYLOAD, VLLM_ENGINE, VLLM_CORE, SYMPY_EVAL),
 )
 

@@ -10,8 +10,8 @@ calls `harness_imported` here whenever one of HOOKS ran:
   earlier: the harness imports its own only while a registry is still empty.
 - ``lm_eval.tasks``: our folder is read right after the built-in one, so the user's
   ``--include_path`` still wins, and `NAME_bayes` is found.
-- ``lm_eval.evaluator``: `evaluate` and `simple_evaluate` are wrapped; they pass through until
-  something of ours is in use.
+- ``lm_eval.evaluator``, ``lm_eval._cli.run``: `evaluate`, `simple_evaluate` and the command are
+  wrapped; they pass through until something of ours is in use.
 
 Everything that is imported for this is light: neither numpy nor scipy, and nothing of the harness.
 A release outside the supported range gets one warning and is left alone. Nothing here raises into
@@ -46,7 +46,7 @@ AFTER = {
 }
 
 #: The modules of the harness that the start-up file waits for, in the order of their imports.
-HOOKS = (*dict.fromkeys(AFTER.values()), "lm_eval.tasks", "lm_eval.evaluator")
+HOOKS = (*dict.fromkeys(AFTER.values()), "lm_eval.tasks", "lm_eval.evaluator", "lm_eval._cli.run")
 
 _OURS = "lm_eval_bayes.harness"
 AGGREGATIONS = f"{_OURS}.plugin.aggregations"
@@ -93,6 +93,8 @@ def harness_imported(name: str) -> None:
         if _has_run("lm_eval.evaluator", name):
             patches.install(patches.EVALUATE, _evaluate)
             patches.install(patches.SIMPLE_EVALUATE, _simple_evaluate)
+        if _has_run("lm_eval._cli.run", name):
+            patches.install(patches.COMMAND, _command)
     except Exception as error:
         _warn(f"lm_eval_bayes is not fully registered: {error!r}")
 
@@ -172,7 +174,28 @@ def _warn(message: str) -> None:
     log.warning("%s", message)
 
 
-# -- evaluate and simple_evaluate ----------------------------------------------------------------
+# -- evaluate, simple_evaluate and the command ---------------------------------------------------
+
+#: The scores that the running command of the harness prints after its table; None without one.
+_scores: list[str] | None = None
+
+
+def _command(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def execute(args: Any) -> None:
+        global _scores
+        scores: list[str] = []
+        _scores = scores
+        try:
+            original(args)
+        finally:
+            _scores = None
+        sys.stdout.flush()  # the table
+        for text in scores:
+            print(text, file=sys.stderr)
+
+    return execute
+
 
 #: What `lm-eval-bayes run` calls in the place of `simple_evaluate`.
 _replacement: Callable[..., Any] | None = None
@@ -201,9 +224,11 @@ def _simple_evaluate(original: Callable[..., Any]) -> Callable[..., Any]:
             return function(**arguments)
         results = original(*args, **kwargs)
         if results is not None and not sys.modules.keys().isdisjoint(_IN_USE):
-            from lm_eval_bayes.harness.plugin.wrappers import check_results
+            from lm_eval_bayes.harness.plugin import wrappers
 
-            check_results(results, arguments.get("evaluation_tracker"))
+            wrappers.check_results(results, arguments.get("evaluation_tracker"))
+            if _scores:
+                _scores[:] = wrappers.with_next_step(_scores, arguments)
         return results
 
     return simple_evaluate
@@ -219,7 +244,10 @@ def _evaluate(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(*args, **kwargs)
         from lm_eval_bayes.harness.plugin.wrappers import evaluate_with_trials
 
-        return evaluate_with_trials(original, **arguments)
+        results, scores = evaluate_with_trials(original, **arguments)
+        if _scores is not None:
+            _scores.extend(scores)
+        return results
 
     return evaluate
 

@@ -7,8 +7,10 @@ questions.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from lm_eval.evaluator_utils import _handle_back_comp
@@ -28,9 +30,14 @@ from lm_eval_bayes.harness.task.metrics import BY_METRIC
 
 log = get_logger(__name__)
 
+#: The most scores that the harness's command prints in sentences.
+_SHOWN = 5
 
-def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
+
+def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> tuple[Any, list[str]]:
     """Return what the harness's `evaluate` returns, with what this package adds.
+
+    Beside it stand the scores in sentences.
 
     Parameters
     ----------
@@ -63,12 +70,14 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> Any:
         _stored_trials_named(evaluation.model),
     ):
         results = original(**arguments)
+        sentences: list[str] = []
         if results is not None:  # None on all ranks but the first
             if results.get("samples"):
                 results["samples"] = read_later(results["samples"])
             _add_stderrs(results)
-            _add_provenance(results, in_use, finish(results, tasks, groups.values()))
-    return results
+            recorded, sentences = finish(results, tasks, groups.values())
+            _add_provenance(results, in_use, recorded)
+    return results, sentences
 
 
 @contextmanager
@@ -152,6 +161,28 @@ def _add_provenance(
                     **recorded.get(name, {}),
                 },
             }
+
+
+def with_next_step(scores: Sequence[str], arguments: Mapping[str, Any]) -> list[str]:
+    """Return the sentences that the harness's command prints, with the command that shows more.
+
+    Parameters
+    ----------
+    scores : sequence of str
+        The scores; of many the first are shown.
+    arguments : mapping
+        Those of `simple_evaluate`; without saved samples there is nothing to show.
+    """
+    path = getattr(arguments.get("evaluation_tracker"), "output_path", None)
+    if not path or not arguments.get("log_samples"):
+        command = ""
+    else:
+        folder = Path(path).parent if Path(path).suffix == ".json" else Path(path)
+        command = f"lm-eval-bayes summary {shlex.quote(str(folder))}"
+    shown, more = [f"{text}." for text in scores[:_SHOWN]], len(scores) - _SHOWN
+    if more > 0:
+        return [*shown, f"{more} more" + (f": {command}" if command else "")]
+    return [*shown[:-1], shown[-1] + (f" Next: {command}" if command else "")]
 
 
 def check_results(results: dict[str, Any], tracker: Any) -> None:

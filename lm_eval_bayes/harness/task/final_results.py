@@ -15,14 +15,21 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from lm_eval_bayes._util.text import format_score, one_line, questions_in_words
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.task.result_rows import Result, RowNumber, Table, TrialTable
+from lm_eval_bayes.harness.task.result_rows import (
+    Result,
+    RowNumber,
+    Table,
+    TrialTable,
+    four_rows,
+)
 from lm_eval_bayes.stats import Estimate, IntervalSpec, Posterior, TaskMeans, TaskWeights
 
 log = get_logger(__name__)
@@ -52,7 +59,7 @@ class _OrderedKey(str):
 
 def finish(
     results: dict[str, Any], tasks: Mapping[str, Any], groups: Iterable[Any]
-) -> dict[str, dict[str, Any]]:
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Put the printed rows and the block `posterior` into what the harness's `evaluate` returns.
 
     Parameters
@@ -66,9 +73,11 @@ def finish(
 
     Returns
     -------
-    dict
+    recorded : dict
         By task what readers of its samples need: ``bounds`` of the scores of its metrics, and
         ``errors`` of metrics without numbers.
+    sentences : list of str
+        The score of every group and task in two lines, groups first.
     """
     tables = {name: _tables_of(rows) for name, rows in results["results"].items()}
     recorded = {name: _recorded(tasks[name], tables[name]) for name in tasks}
@@ -85,7 +94,27 @@ def finish(
                 pipeline: {row: n for table in of_filter for row, n in table.rows.items()}
                 for pipeline, of_filter in by_filter.items()
             }
-    return recorded
+    by_name = sorted(tables.items(), key=lambda item: item[0] in tasks)
+    return recorded, [text for item in by_name for text in _sentences(*item)]
+
+
+def _sentences(name: str, by_filter: Mapping[str, Sequence[Table]]) -> Iterator[str]:
+    """Yield the score of a task or group under each filter, with the numbers of its rows."""
+    for pipeline, of_filter in by_filter.items():
+        for table in of_filter:
+            settings, rows = table.settings, cast("dict[str, float]", table.rows)
+            row = f"hbayes@{settings.n}"
+            score, _, *ends = (rows.get(key) for key in four_rows(row))
+            if not isinstance(table, (TrialTable, GroupTable)) or score is None or score != score:
+                continue  # of rubrics, of a further metric, or without a number
+            others = [rows[key] for key in four_rows(f"{row}_population")[2:]]
+            label = one_line(name if len(by_filter) == 1 else f"{name}, filter {pipeline}")
+            where = questions_in_words("benchmark", table.n_questions)
+            low, high, other_low, other_high = map(format_score, (*ends, *others))
+            yield (
+                f"{label}: {format_score(score)} on {where}, {100 * settings.level:g}%: {low} to "
+                f"{high}\n  ({other_low} to {other_high} on {questions_in_words('population', 0)})"
+            )
 
 
 def _tables_of(rows: Mapping[str, Any]) -> dict[str, list[Table]]:
@@ -184,6 +213,7 @@ class GroupTable(Table):
     def __init__(self, name: str, tables: Mapping[str, TrialTable], weighting: TaskWeights) -> None:
         self.name, self.tables, self.weighting = name, list(tables.values()), weighting
         self.settings = self.tables[0].settings
+        self.n_questions = sum(table.n_questions for table in self.tables)
         self.means = TaskMeans(
             {task: table.outcomes for task, table in tables.items()},
             {task: table.learned for task, table in tables.items()},

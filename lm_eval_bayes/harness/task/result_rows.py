@@ -264,6 +264,7 @@ class TrialTable(Table):
     def __init__(self, questions: Sequence[GradedResponses]) -> None:
         first = questions[0]
         self.questions, self.settings, self.metric = questions, first.settings, first.metric
+        self.n_questions = len(questions)
         self.problem = next((q.problem for q in questions if q.problem is not None), None)
         self.bounds = self.settings.bounds
         if self.bounds is None and any(question.are_scores for question in questions):

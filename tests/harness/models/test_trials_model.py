@@ -160,6 +160,13 @@ def test_hashed_seeds_keep_questions_independent():
     assert 0.6 < variance_ratio("hash") < 1.5
 
 
+def test_how_many_trials_were_stored_is_printed(store, capsys):
+    ask(Toy(store=store), ["p", "q"], 2)
+    assert "stored" not in capsys.readouterr().err
+    ask(Toy(store=store), ["p", "q", "r"], 8)
+    assert "4 of 24 trials were stored\n" in capsys.readouterr().err
+
+
 def test_plain_seeds_are_the_papers(store, caplog):
     with caplog.at_level("WARNING"):
         lm = Toy(store=store, seed_scheme="plain")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import re
 import sys
 import types
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import lm_eval
 import pytest
 from _support import fake_vllm
+from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks._index import TaskIndex
@@ -220,6 +222,51 @@ def test_rounds_take_the_place_of_one_evaluation_and_leave_it():
     assert calls == [{"model": "dummy", "tasks": ["t"]}]
     with pytest.raises(ValueError, match="No tasks"):
         lm_eval.simple_evaluate(model="dummy", tasks=[])
+
+
+def scores_of(text):
+    """Return the lines about scores on standard error, which are the last ones."""
+    lines = text.splitlines()
+    first = next((i for i, line in enumerate(lines) if "questions, 95%:" in line), len(lines))
+    return lines[first:]
+
+
+def test_the_scores_follow_the_table_of_the_command(tmp_path, capsys, monkeypatch):
+    registration.register_all()
+    command = ("--model", "biased_coin", "--model_args", "p=0.4", "--limit", "20", "--tasks")
+    saved = ("--output_path", str(tmp_path / "o p"), "--log_samples")
+    lm_eval_command(*command, "demo_arithmetic_bayes", "--metadata", '{"bayes_n": 4}', *saved)
+    (file,) = (tmp_path / "o p").rglob("results_*.json")
+    rows = json.loads(file.read_text())["posterior"]["demo_arithmetic_bayes"]["none"]
+    printed = capsys.readouterr()
+    shown = scores_of(printed.err)
+    of_row = "hbayes@4", "hbayes@4_low", "hbayes@4_high"
+    numbers = [f"{rows[name]:.3f}" for name in of_row]
+    others = [f"{rows[f'hbayes@4_population_{end}']:.3f}" for end in ("low", "high")]
+    assert re.findall(r"\b\d\.\d{3}\b", shown[0]) == numbers
+    assert re.findall(r"\b\d\.\d{3}\b", shown[1]) == others
+    assert (len(shown), "these 20 questions" in shown[0]) == (2, True)
+    assert shown[1].endswith(f"summary '{tmp_path / 'o p'}'")
+    assert all(f"{rows[name]:.4f}" in printed.out for name in of_row)
+    # the next step needs saved samples; other runs, failing ones and programs print nothing
+    lm_eval_command(*command, "demo_arithmetic_bayes", "--metadata", '{"bayes_n": 2}')
+    assert "Next" not in scores_of(capsys.readouterr().err)[1]
+    evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=toy_config()))
+    monkeypatch.setattr("lm_eval.utils.make_table", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        lm_eval_command(*command, "demo_arithmetic_bayes", "--metadata", '{"bayes_n": 2}')
+    assert scores_of(capsys.readouterr().err) == []
+
+
+def test_of_many_scores_five_are_printed():
+    from lm_eval_bayes.harness.plugin.wrappers import with_next_step
+
+    scores = [f"task {i}" for i in range(7)]
+    of_run = {"evaluation_tracker": SimpleNamespace(output_path="out/x.json"), "log_samples": True}
+    shown = [f"{score}." for score in scores]
+    assert with_next_step(scores, of_run) == [*shown[:5], "2 more: lm-eval-bayes summary out"]
+    assert with_next_step(scores, {}) == [*shown[:5], "2 more"]
+    assert with_next_step(scores[:2], {}) == shown[:2]
 
 
 def test_a_guard_that_does_not_hold_is_named_once(caplog, monkeypatch):

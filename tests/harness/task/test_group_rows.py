@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import datasets
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from lm_eval import evaluator
 from lm_eval.api.group import Group
 
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.plugin import patches
 from lm_eval_bayes.harness.task.final_results import check_group
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.result_rows import HBAYES_AT_N
@@ -86,6 +89,26 @@ def test_a_group_has_the_mean_over_its_tasks():
     ]
     assert printed[0] == printed[1]
     assert evaluation["groups"]["group"] == evaluation["results"]["group"]
+
+
+def test_the_score_of_a_group_comes_first_with_the_questions_of_its_tasks():
+    from lm_eval_bayes.harness.plugin.wrappers import evaluate_with_trials
+
+    group = grouped([task(name) for name in PARTS], {"metric": HBAYES_AT_N, "weight_by_size": True})
+    members = {each.config.task: each for each in group.get_all_tasks()}
+    loaded = {"tasks": members, "groups": {"group": group}, "group_map": {"group": list(members)}}
+    original = patches.original(patches.EVALUATE)
+    results, scores = evaluate_with_trials(
+        original, lm=ScriptedLM(SCRIPT), task_dict=loaded, bootstrap_iters=0
+    )
+    assert [text.partition(":")[0] for text in scores] == ["group", *PARTS]
+    assert [re.search(r"(\d+|this) question", text)[1] for text in scores] == [
+        "6",
+        "3",
+        "2",
+        "this",
+    ]
+    assert f" {all_rows(results, 'group')['hbayes@4,none']:.3f} on" in scores[0]
 
 
 def test_a_group_of_scores_and_grades(caplog):
