@@ -24,10 +24,10 @@ from pathlib import Path
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.samples_export import export_samples
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 #: Trials per question, and characters of a text.
 EACH, CHARACTERS = 80, 600

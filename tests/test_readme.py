@@ -13,7 +13,7 @@ import yaml
 from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.harness.rubrics.settings import KEYS as RUBRIC_KEYS
+from lm_eval_bayes.harness.rubrics.result_rows import KEYS as RUBRIC_KEYS
 from lm_eval_bayes.harness.task.settings import KEYS
 from lm_eval_bayes.rubric import SCHEMATA
 

@@ -32,7 +32,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from lm_eval_bayes._util.compressed import ALWAYS_BYTES
+from lm_eval_bayes._util.files import ALWAYS_BYTES
 from lm_eval_bayes._util.text import one_line, without_commands
 
 #: A child of the harness's logger, which formats and filters what is logged.

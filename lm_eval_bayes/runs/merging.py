@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.text import first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.model_names import distinct_names
+from lm_eval_bayes.runs.provenance import distinct_names
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.runs.trials import PER_RUN, UNNUMBERED, PartialRun, Question, Trials, task_run_of
 from lm_eval_bayes.stats import IntArray

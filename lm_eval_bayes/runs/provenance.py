@@ -1,8 +1,8 @@
-"""The provenance of a logged task: what its results file says of the model and the settings."""
+"""Where a run comes from: the settings that its results file has, and the name of its model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes._util.validation import as_real, check_pair
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
-from lm_eval_bayes.runs.model_arguments import Kind, identity, kind_of
+from lm_eval_bayes.runs.model_arguments import Kind, identity, is_hashed, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun
 from lm_eval_bayes.stats import check_weights
 
 #: Names of settings that stand for another one.
@@ -258,3 +259,84 @@ def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
             yield from tasks_of(part, visited)
 
     return {group: tuple(tasks_of(group, set())) for group in listed}
+
+
+#: The settings in a name have at most this many characters.
+_LONGEST = 60
+
+
+def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]]:
+    """Give runs of one model name different names: by the settings that differ, else by a number.
+
+    A model has the same name in all tasks where its settings are the same.
+
+    Parameters
+    ----------
+    partials : sequence of PartialRun
+        One per run.
+
+    Returns
+    -------
+    names : list of str
+        One per run.
+    warnings : list of str
+        A sentence for every name with a number.
+    """
+    by_task: dict[tuple[str, str], list[PartialRun]] = {}
+    for partial in partials:
+        by_task.setdefault((partial.model, partial.task), []).append(partial)
+    differing: dict[str, dict[str, None]] = {}
+    for (model, _), group in by_task.items():
+        keys = differing_keys([_settings(partial) for partial in group])
+        differing.setdefault(model, {}).update(dict.fromkeys(keys))
+    names, warnings = dict[tuple[str, str], None](), list[str]()
+    for partial in partials:
+        keys = list(differing[partial.model])
+        base, number = with_settings(partial.model, _settings(partial), keys), 1
+        name = base
+        while (name, partial.task) in names:
+            number += 1
+            name = f"{base} ({number})"
+        if number > 1:
+            reason = f"it differs in {', '.join(keys)}" if keys else "it has a path of its own"
+            warnings.append(f"{name} is the run in {partial.source}: {reason}")
+        names[name, partial.task] = None
+    return [name for name, _ in names], warnings
+
+
+def _settings(partial: PartialRun) -> dict[str, Any]:
+    return {**partial.arguments, **partial.settings}
+
+
+def with_settings(model: str, settings: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Return the name of a model with some of its settings, if they are not too long.
+
+    Examples
+    --------
+    >>> with_settings("phi", {"temperature": 0.2, "top_p": 1}, ["temperature"])
+    'phi (temperature=0.2)'
+    """
+    printed = [key for key in keys if key in settings and not is_hashed(settings[key])]
+    text = ", ".join(f"{key}={_short(settings[key])}" for key in printed)
+    return f"{model} ({text})" if text and len(text) <= _LONGEST else model
+
+
+def _short(value: object) -> str:
+    """Return a value as text, of a long path the end, of other long values the beginning."""
+    text = str(value)
+    if len(text) <= _LONGEST // 2:
+        return text
+    return "…" + text[-24:] if "/" in text else text[:8] + "…"
+
+
+def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the settings that are not the same everywhere, in order.
+
+    Examples
+    --------
+    >>> differing_keys([{"temperature": 0.6, "top_p": 1}, {"temperature": 0.2, "top_p": 1}])
+    ['temperature']
+    """
+    names = dict.fromkeys(name for mapping in settings for name in mapping)
+    first, missing = settings[0] if settings else {}, object()
+    return [k for k in names if any(m.get(k, missing) != first.get(k, missing) for m in settings)]

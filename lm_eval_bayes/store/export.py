@@ -36,7 +36,7 @@ class ExportReport(Record):
         Number of trials, of lines of any kind, and of bytes.
     damaged : int
         Records that do not match their hash and were left out, see
-        :func:`~lm_eval_bayes.store.verify.verify`.
+        :func:`~lm_eval_bayes.store.prune.verify`.
     """
 
     path: str

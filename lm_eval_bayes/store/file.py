@@ -30,7 +30,7 @@ from lm_eval_bayes.store.errors import (
 from lm_eval_bayes.store.locations import is_store, network_file_system, network_warning
 from lm_eval_bayes.store.log import damaged_log, log_bytes, log_of
 from lm_eval_bayes.store.schema import SCHEMA, Row, Table, check_schema, create_tables, rows
-from lm_eval_bayes.store.texts import read_dictionaries
+from lm_eval_bayes.store.trial import read_dictionaries
 
 log = logging.getLogger("lm_eval.bayes.store")
 
@@ -56,7 +56,7 @@ class StoreFile:
     mode : str
         "write" or "read".
     dictionaries : dict
-        With which its texts are read, see :func:`~lm_eval_bayes.store.texts.unpack`.
+        With which its texts are read, see :func:`~lm_eval_bayes.store.trial.unpack`.
     lacks_log : bool
         Whether the file seems to have been in use when it was copied without its write-ahead log,
         so that its latest trials may be missing. A writer that was killed as it opened or closed

@@ -28,7 +28,7 @@ from lm_eval_bayes.store.schema import (
     put_question,
     rows,
 )
-from lm_eval_bayes.store.texts import read_dictionaries
+from lm_eval_bayes.store.trial import read_dictionaries
 from lm_eval_bayes.store.trial_store import put_trial
 
 #: The most conflicts that a report lists; all are counted.

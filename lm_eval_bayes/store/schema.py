@@ -13,8 +13,7 @@ from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import OtherSchemaError
-from lm_eval_bayes.store.texts import pack, unpack
-from lm_eval_bayes.store.trial import MEASUREMENTS, compact_json
+from lm_eval_bayes.store.trial import MEASUREMENTS, compact_json, pack, unpack
 
 #: The schema that this release reads and writes.
 SCHEMA = 1

@@ -1,14 +1,21 @@
-"""Verification of saved runs: earlier verdicts are kept, equal answers are judged once."""
+"""Verification of saved runs: earlier verdicts are kept, equal answers are judged once.
+
+The judge is a server, or a model on this computer.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict
 from lm_eval_bayes.runs.verdicts import (
     TrialVerdict,
@@ -24,8 +31,12 @@ from lm_eval_bayes.verifiers.judge import (
     check_room,
     judge_batches,
 )
-from lm_eval_bayes.verifiers.judged_trials import JudgedFile, TrialCase
-from lm_eval_bayes.verifiers.verdicts_file import VerdictsFile, check_verifier
+from lm_eval_bayes.verifiers.judged_trials import (
+    JudgedFile,
+    TrialCase,
+    VerdictsFile,
+    check_verifier,
+)
 
 
 @dataclass(frozen=True)
@@ -214,3 +225,70 @@ def _tally(
         a, b, c = (sum(getattr(verdict, name) for verdict in judged) for name in "abc")
         means = (a / len(judged), b / len(judged), c / len(judged))
     return Tally(plan, kept, baseline, labels, means, dict(failures))
+
+
+def judge_maker(
+    verifier: str,
+    hash_weights: Callable[[str], str | None],
+    *,
+    base_url: str | None = None,
+    revision: str | None = None,
+    device: str | None = None,
+    max_length: int | None = None,
+    batch_size: int = 8,
+) -> Callable[[], Judge]:
+    """Check the settings of a judge and return the function that creates it.
+
+    Parameters
+    ----------
+    verifier : str
+        The model: a folder, a name on the hub, or the server's name for it.
+    hash_weights : callable
+        Returns the hash of the weights in a folder; a model on the hub has its commit.
+    base_url : str or None
+        The address of a server, whose key is read from OPENAI_API_KEY.
+    revision, device : str or None
+        Of a local model, see `local_judge.LocalJudge`.
+    max_length : int or None
+        The maximal length of a prompt.
+    batch_size : int
+        Prompts in a batch.
+
+    Raises
+    ------
+    InvalidInputError
+        If a setting breaks its rule, or does not belong to a server.
+    VerifierError
+        By the function, if packages are missing or the model cannot be a verifier.
+    """
+    if not verifier.strip():
+        rule = "be a folder or the name of a model"
+        raise InvalidInputError.of("--verifier", "empty", rule, verifier)
+    if base_url is None:
+
+        def local() -> Judge:
+            from lm_eval_bayes.verifiers.local_judge import LocalJudge
+
+            is_folder = Path(verifier).expanduser().exists()
+            return LocalJudge(
+                verifier,
+                revision=revision,
+                weights=hash_weights(verifier) if is_folder else None,
+                device=device,
+                max_length=max_length,
+            )
+
+        return local
+    check_address(base_url)
+    for name, value in {"--device": device, "--revision": revision}.items():
+        if value is not None:
+            raise InvalidInputError.of(name, "conflict", "be left out with --base-url", value)
+    address = base_url
+
+    def of_server() -> Judge:
+        from lm_eval_bayes.verifiers.server_judge import ServerJudge
+
+        key = os.environ.get("OPENAI_API_KEY") or None
+        return ServerJudge(verifier, address, key, max_length=max_length, batch_size=batch_size)
+
+    return of_server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.evaluation import new_instance
 from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
 from lm_eval_bayes.store.trial import TrialKey
 

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 from _support.forked_processes import fork, run_together, wait_for
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 PROMPT = "How many?"
 

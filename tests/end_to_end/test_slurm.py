@@ -25,9 +25,9 @@ from _support.paths import REPOSITORY
 from _support.ports import free_port
 from _support.scripted_server import Act, serving
 
-from lm_eval_bayes.harness.models.openai.seed_check import PROMPTS
+from lm_eval_bayes.harness.models.openai.server_checks import PROMPTS
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch")
 QUESTIONS, N, SLOTS = 40, 32, 8

@@ -65,7 +65,7 @@ def sampled(lm: Any, asked: list[Any], measure: bool = False) -> dict[int, Any]:
 
 def by_the_harness(lm: Any, asked: list[Any]) -> list[str]:
     """Return what the harness's own backend says to the same prompts and seeds."""
-    from lm_eval_bayes.harness.instances import new_instance
+    from lm_eval_bayes.harness.evaluation import new_instance
 
     requests = [
         new_instance({}, (o.context, {**o.kwargs, "seed": o.seed}), task="t", doc_id=i)

@@ -16,7 +16,7 @@ from lm_eval_bayes.runs.model_arguments import (
     secret_texts,
     shown,
 )
-from lm_eval_bayes.runs.model_names import with_settings
+from lm_eval_bayes.runs.provenance import with_settings
 
 ARGUMENTS = {
     "pretrained": "org/model",

@@ -12,9 +12,9 @@ from _support.harness_command import lm_eval_command
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 N, QUESTIONS = 4, 6
 

@@ -28,9 +28,9 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.schema import SCHEMA
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 JPEG = (
     b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00" + bytes(range(256)) * 30

@@ -17,9 +17,9 @@ from lm_eval_bayes.store.errors import StoreDamagedError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.samples_export import export_samples
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz     0123456789+-=().\n"
 

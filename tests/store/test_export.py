@@ -13,7 +13,7 @@ from _support.errors import refused
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.store.export import export_jsonl, export_lines
 from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.verify import verify
+from lm_eval_bayes.store.prune import verify
 
 ODD = "NUL \x00, surrogate \ud83d, 😀, \u2028"
 

@@ -14,8 +14,8 @@ from _support.paths import REPOSITORY
 from lm_eval_bayes.store import file, locations
 from lm_eval_bayes.store.errors import StoreBusyError, StoreFileError
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 
 def journal(path):

@@ -14,8 +14,8 @@ from lm_eval_bayes.store.errors import (
     TrialConflictError,
 )
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 
 @pytest.fixture

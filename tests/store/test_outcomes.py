@@ -13,9 +13,9 @@ from _support.errors import refused
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 ODD = "NUL \x00, surrogate \ud83d, 😀"
 

@@ -11,8 +11,8 @@ import pytest
 from _support.paths import REPOSITORY, SUPPORT
 from _support.writers import text_of
 
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
 

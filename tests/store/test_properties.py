@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes._util.hashing import hash_json
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 # Lone surrogates included, which hypothesis leaves out of st.text() by itself.
 any_text = st.text(st.characters(exclude_categories=()), max_size=40)

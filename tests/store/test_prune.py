@@ -11,7 +11,7 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes.store.errors import StoreFullError
-from lm_eval_bayes.store.verify import verify
+from lm_eval_bayes.store.prune import verify
 
 
 @pytest.fixture

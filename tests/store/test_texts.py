@@ -10,11 +10,11 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import hash_bytes
-from lm_eval_bayes.store import texts
+from lm_eval_bayes.store import trial
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.texts import pack, unpack
+from lm_eval_bayes.store.prune import verify
+from lm_eval_bayes.store.trial import pack, unpack
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 DICTIONARY = b"So we have the answer"
 TEXT = b"So we have the answer 6. " * 6
@@ -63,7 +63,7 @@ def test_bytes_that_no_release_wrote_are_damage(store, path, key, make_trial):
 
 
 def test_a_text_that_grows_without_end_is_damage(monkeypatch):
-    monkeypatch.setattr(texts, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(trial, "MAX_BYTES", 1_000)
     assert unpack(pack(b"a" * 1_000), {0: b""}) == b"a" * 1_000
     assert unpack(pack(b"a" * 1_001), {0: b""}) is None
 

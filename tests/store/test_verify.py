@@ -13,8 +13,8 @@ from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store import log as log_module
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.prune import MAX_PROBLEMS, verify
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
 
 
 def random_text(length):

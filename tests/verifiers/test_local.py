@@ -12,9 +12,9 @@ from _support.errors import refused
 
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, verifier_prompt
 from lm_eval_bayes.verifiers import local_judge
-from lm_eval_bayes.verifiers.backends import judge_maker
 from lm_eval_bayes.verifiers.judge import VerifierError
 from lm_eval_bayes.verifiers.local_judge import LocalJudge
+from lm_eval_bayes.verifiers.verification import judge_maker
 
 LOCAL = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 needs_torch = pytest.mark.skipif(not LOCAL, reason="needs torch and transformers")

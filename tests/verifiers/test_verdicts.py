@@ -21,7 +21,7 @@ from lm_eval_bayes.runs.verdicts import (
     read_verdicts,
 )
 from lm_eval_bayes.store.errors import StoreFileError
-from lm_eval_bayes.verifiers.verdicts_file import OtherVerifierError, VerdictsFile
+from lm_eval_bayes.verifiers.judged_trials import OtherVerifierError, VerdictsFile
 
 VERIFIER = {"kind": "transformers", "name": "judge", "labels": {"A": 1}, "temperature": 1.0}
 HEADER = VerdictsHeader("samples_t_1.jsonl", VERIFIER, (-1.0, -2.0, -3.5))

@@ -27,8 +27,7 @@ from lm_eval_bayes.verifiers.judge import (
     baseline_scores,
     judge_batches,
 )
-from lm_eval_bayes.verifiers.judged_trials import JudgedFile, TrialCase
-from lm_eval_bayes.verifiers.verdicts_file import OtherVerifierError
+from lm_eval_bayes.verifiers.judged_trials import JudgedFile, OtherVerifierError, TrialCase
 from lm_eval_bayes.verifiers.verification import Verification
 
 ANSWERS = [

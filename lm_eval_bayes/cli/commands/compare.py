@@ -218,7 +218,7 @@ def read_sides(
 
 def _names_of_one_model(a: TaskRun, b: TaskRun) -> tuple[str, str]:
     """Return names of two agents of one model by what differs in them, else with A and B."""
-    from lm_eval_bayes.runs.model_names import differing_keys, with_settings
+    from lm_eval_bayes.runs.provenance import differing_keys, with_settings
 
     setups = a.provenance.setup or {}, b.provenance.setup or {}
     keys = differing_keys(setups)

@@ -98,8 +98,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         If an argument breaks its rule or a task cannot be run, before a model is loaded; if the
         harness cannot build its requests; or if it could not write the results.
     """
-    from lm_eval_bayes.harness.adaptive.preflight import baseline_runs
-    from lm_eval_bayes.harness.adaptive.rounds import Rounds
+    from lm_eval_bayes.harness.adaptive.rounds import Rounds, baseline_runs
     from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
     from lm_eval_bayes.harness.plugin import patches, registration
 

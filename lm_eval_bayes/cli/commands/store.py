@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
     from lm_eval_bayes.store.export import ExportReport
     from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
-    from lm_eval_bayes.store.prune import PruneReport
+    from lm_eval_bayes.store.prune import PruneReport, Verification
     from lm_eval_bayes.store.samples_export import SamplesReport
-    from lm_eval_bayes.store.verify import Verification
 
 #: The most conflicts that are printed; --json lists up to 1,000.
 MAX_PRINTED = 5
@@ -197,7 +196,7 @@ def _warn_of_conflicts(conflicts: Sequence[str], n_conflicts: int) -> None:
 def _check(stores: Sequence[Path], as_json: bool) -> int:
     """Verify stores; return the exit code."""
     from lm_eval_bayes.store.errors import StoreError
-    from lm_eval_bayes.store.verify import verify
+    from lm_eval_bayes.store.prune import verify
 
     code, results = 0, []
     for path in stores:

@@ -102,9 +102,8 @@ def command(
     """
     from lm_eval_bayes._util.validation import check_integer
     from lm_eval_bayes.cli.ui.output import Progress
-    from lm_eval_bayes.verifiers.backends import judge_maker
     from lm_eval_bayes.verifiers.judged_trials import files_to_judge, verdict_targets
-    from lm_eval_bayes.verifiers.verification import Verification
+    from lm_eval_bayes.verifiers.verification import Verification, judge_maker
 
     check_integer("--batch-size", batch_size, 1)
     for name, number in (("--max-length", max_length), ("--limit", limit)):

@@ -31,9 +31,8 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     prompt_text,
 )
-from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.stored_texts import responses_in_turn
-from lm_eval_bayes.harness.models.trial_sink import StoreSink
+from lm_eval_bayes.harness.models.trial_sink import StoreSink, what_is_stored
 from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
 from lm_eval_bayes.runs.model_arguments import redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -378,7 +377,7 @@ class TrialsLM(LM):
     Examples
     --------
     >>> import tempfile
-    >>> from lm_eval_bayes.harness.instances import new_instance
+    >>> from lm_eval_bayes.harness.evaluation import new_instance
     >>> folder = tempfile.TemporaryDirectory()
     >>> def ask(n):
     ...     lm = TrialsLM(backend="biased_coin", store=folder.name + "/coin.sqlite", p=0.5)

@@ -18,10 +18,10 @@ from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.grading.task_metric import takes_list
 from lm_eval_bayes.harness.plugin import aggregations, metrics
 from lm_eval_bayes.harness.task import pipelines
-from lm_eval_bayes.harness.task.answers import EXACT_MATCH_OPTIONS
-from lm_eval_bayes.harness.task.logged_fields import LoggedResult
 from lm_eval_bayes.harness.task.metrics import MetricOutcome
+from lm_eval_bayes.harness.task.pipelines import EXACT_MATCH_OPTIONS
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.requests import LoggedResult
 from lm_eval_bayes.harness.task.result_rows import SHARES, warn_once
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.harness.task.trial_grades import TrialGrader

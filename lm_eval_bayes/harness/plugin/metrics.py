@@ -23,8 +23,8 @@ from typing import Any
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.plugin.aggregations import LoneValue
 from lm_eval_bayes.harness.rubrics import result_rows as rubric_rows
-from lm_eval_bayes.harness.rubrics.settings import RubricSettings
-from lm_eval_bayes.harness.task.answers import EXACT_MATCH_OPTIONS
+from lm_eval_bayes.harness.rubrics.result_rows import RubricSettings
+from lm_eval_bayes.harness.task.pipelines import EXACT_MATCH_OPTIONS
 from lm_eval_bayes.harness.task.result_rows import GradedResponses, RowValue, question_rows
 from lm_eval_bayes.harness.task.settings import Settings
 

@@ -22,9 +22,9 @@ from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.stored_texts import recorded_signals
 from lm_eval_bayes.harness.rubrics import result_rows as rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
-from lm_eval_bayes.harness.rubrics.settings import RubricSettings
-from lm_eval_bayes.harness.task.logged_fields import LoggedResult
+from lm_eval_bayes.harness.rubrics.result_rows import RubricSettings
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.requests import LoggedResult
 from lm_eval_bayes.harness.task.result_rows import RowValue, aggregate
 from lm_eval_bayes.rubric.signals import (
     RECORDED,
@@ -52,7 +52,7 @@ class RubricTask(RepeatedSamplingTask):
     interval for each of the twelve schemata of [Hariri 2026, App. D] whose signals the model
     records, and for rubrics of the user's own. ``rubric_missing`` counts trials that lack a
     signal, and ``rubric_thresholds`` is the hash of the percentiles in use. The settings are
-    listed in :data:`lm_eval_bayes.harness.rubrics.settings.KEYS`.
+    listed in :data:`lm_eval_bayes.harness.rubrics.result_rows.KEYS`.
 
     Raises
     ------

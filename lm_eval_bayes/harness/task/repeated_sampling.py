@@ -17,27 +17,25 @@ from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.evaluation import new_instance
 from lm_eval_bayes.harness.grading.task_metric import (
     check_metrics,
     single_result,
     takes_list,
 )
-from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
 from lm_eval_bayes.harness.task import metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
-from lm_eval_bayes.harness.task.answers import answer_part
-from lm_eval_bayes.harness.task.logged_fields import (
+from lm_eval_bayes.harness.task.pipelines import answer_part
+from lm_eval_bayes.harness.task.protocol import prompt_of
+from lm_eval_bayes.harness.task.requests import (
     LoggedResult,
     Responses,
+    build_requests,
     endings,
     loggable,
     loggable_values,
     measured_columns,
-)
-from lm_eval_bayes.harness.task.protocol import prompt_of
-from lm_eval_bayes.harness.task.requests import (
-    build_requests,
     receive_responses,
     receive_stored,
     store_outcomes,

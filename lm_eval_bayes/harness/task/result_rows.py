@@ -20,7 +20,7 @@ import lm_eval_bayes as api
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation
-from lm_eval_bayes.harness.task.answers import AnswerSource, zero_score
+from lm_eval_bayes.harness.task.pipelines import AnswerSource, zero_score
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats import (
     Estimate,

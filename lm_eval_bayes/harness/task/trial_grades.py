@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.grading import programs
-from lm_eval_bayes.harness.task import answers
+from lm_eval_bayes.harness.grading import worker_pool
+from lm_eval_bayes.harness.task import pipelines
 
 log = get_logger(__name__)
 
@@ -56,7 +56,7 @@ class TrialGrader:
         # of trials that were graded early: hash of the response and grade, by filter and question
         self._early: dict[tuple[str, int | None], dict[int, tuple[int, GradedTrial]]] = {}
         self._shared: dict[str, GradedTrial] = {}
-        self._sources: dict[str, answers.AnswerSource] = {}
+        self._sources: dict[str, pipelines.AnswerSource] = {}
         self._logged: set[str] = set()
 
     def grades(
@@ -71,9 +71,11 @@ class TrialGrader:
         }
         new = {number: r for number, r in responses.items() if number not in grades}
         values_of = partial(self._task.values_of, doc)
-        replies: Iterable[programs.Reply] = map(partial(programs.reply, values_of), new.values())
+        replies: Iterable[worker_pool.Reply] = map(
+            partial(worker_pool.reply, values_of), new.values()
+        )
         if self.runs_code and new:
-            replies = programs.replies(values_of, list(new.values()))
+            replies = worker_pool.replies(values_of, list(new.values()))
         for reply, (number, response) in zip(replies, new.items(), strict=True):
             grades[number] = self._grade(reply, response, pipeline, doc_id, number)
         return [grades[number] for number in responses]
@@ -94,7 +96,7 @@ class TrialGrader:
         self._early.pop((pipeline, doc_id), None)
 
     def _grade(
-        self, reply: programs.Reply, response: Any, pipeline: str, doc_id: object, trial: int
+        self, reply: worker_pool.Reply, response: Any, pipeline: str, doc_id: object, trial: int
     ) -> GradedTrial:
         """Return the grade of one response; one that failed counts as wrong."""
         kind, values = reply
@@ -111,16 +113,16 @@ class TrialGrader:
             self.log_failure(message, self._task.config.task, doc_id, trial, error)
         return GradedTrial(values, answer, error)
 
-    def answer_source(self, pipeline: str, values: Any = None) -> answers.AnswerSource:
+    def answer_source(self, pipeline: str, values: Any = None) -> pipelines.AnswerSource:
         """Return where the answers of a pipeline's responses come from.
 
         It is decided once, by what the grader first gives, so that all questions have the same
         rows; without a row of maj@k one line says why.
         """
         if pipeline not in self._sources:
-            source: answers.AnswerSource = "grader"
+            source: pipelines.AnswerSource = "grader"
             if not isinstance(values, Mapping) or "answer" not in values:
-                source = answers.answer_source(
+                source = pipelines.answer_source(
                     next(each for each in self._task._filters if each.name == pipeline),
                     self._task.task_docs[0],
                     runs_code=self.runs_code,
@@ -145,8 +147,8 @@ class TrialGrader:
             return None if answer is None else str(answer)
         if source == "none":
             return None
-        no_match = answers.fallbacks(self._task.config.filter_list, pipeline)
-        return answers.answer_of(response, no_match, self._exact_match)
+        no_match = pipelines.fallbacks(self._task.config.filter_list, pipeline)
+        return pipelines.answer_of(response, no_match, self._exact_match)
 
     def log_failure(self, message: str, *arguments: object) -> None:
         """Log the first failure of a kind; the logged samples hold all."""

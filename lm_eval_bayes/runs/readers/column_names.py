@@ -1,9 +1,11 @@
-"""Names of the columns of tables, as tools and people write them."""
+"""Columns of tables: their names, and numbers in them that are written as texts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import number
@@ -206,3 +208,31 @@ def parse_bounds(text: str | None) -> tuple[float, float] | None:
         rule = "be two numbers, the lowest and a higher one, such as 0:10"
         raise InvalidInputError.of("bounds", "format", rule, text)
     return low, high
+
+
+#: Texts that stand for no number.
+MISSING = ("", "na", "n/a", "nan", "none", "null")
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a cell is empty, NaN, or a text that stands for no number.
+
+    Examples
+    --------
+    >>> [is_missing(cell) for cell in (None, " n/a", float("nan"), 0, "0")]
+    [True, True, True, False, False]
+    """
+    is_empty = isinstance(value, str) and value.strip().lower() in MISSING
+    return is_empty or value is None or value != value
+
+
+def measurement(value: Any) -> float | None:
+    """Return a finite number of at least 0, or its text, or a duration; None for anything else.
+
+    Examples
+    --------
+    >>> [measurement(value) for value in (12, "7.5", "", None, "12k", -3)]
+    [12.0, 7.5, None, None, None, None]
+    """
+    real = number(value.total_seconds() if isinstance(value, timedelta) else value)
+    return None if real is None or real < 0 else real

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.files import plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.readers.column_names import UNNAMED, find_columns
 from lm_eval_bayes.runs.readers.json_files import name_of
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tables import rows_of, uniform
+from lm_eval_bayes.runs.readers.tables import LogFile, rows_of, uniform
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.trials import (
     MOST_COUNTED,

@@ -47,7 +47,7 @@ def unreadable(error: Exception, file: Path) -> Exception:
     Parameters
     ----------
     error : Exception
-        One of :data:`lm_eval_bayes._util.compressed.UNREADABLE`.
+        One of :data:`lm_eval_bayes._util.files.UNREADABLE`.
     file : Path
         The file.
     """

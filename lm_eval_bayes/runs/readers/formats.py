@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from lm_eval_bayes._util.compressed import check_pointer, plain_name
+from lm_eval_bayes._util.files import check_pointer, plain_name
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
@@ -39,8 +39,8 @@ from lm_eval_bayes.runs.readers.file_access import (
     unreadable,
 )
 from lm_eval_bayes.runs.readers.json_files import broken, load_json
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.store.locations import store_of
 

@@ -24,8 +24,8 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.task_run import Provenance
 

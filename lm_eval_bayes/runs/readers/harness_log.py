@@ -11,7 +11,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import open_bytes, plain_name
+from lm_eval_bayes._util.files import open_bytes, plain_name
 from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
@@ -34,7 +34,6 @@ from lm_eval_bayes.runs.provenance import (
 )
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import broken, clusters_of, load_json
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import (
@@ -44,6 +43,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Query,
     choice_note,
 )
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, texts_log
 from lm_eval_bayes.runs.trials import Part, PartialRun, questions_of

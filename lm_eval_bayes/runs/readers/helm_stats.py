@@ -18,8 +18,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings
 from lm_eval_bayes.runs.readers.json_files import json_text, load_json, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
-from lm_eval_bayes.runs.readers.tool_settings import call_settings
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, call_settings, matches
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: How the file begins, and the metric that counts unless the user names another.

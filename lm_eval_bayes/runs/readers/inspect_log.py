@@ -19,14 +19,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import UNREADABLE
+from lm_eval_bayes._util.files import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
-from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     broken,
@@ -36,12 +35,11 @@ from lm_eval_bayes.runs.readers.json_files import (
     seconds_between,
     timestamp,
 )
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import parsed
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
-from lm_eval_bayes.runs.readers.tool_settings import SETTINGS, call_settings
-from lm_eval_bayes.runs.readers.trial_texts import Records, one_text
+from lm_eval_bayes.runs.readers.tool_log import SETTINGS, ToolLog, Trial, call_settings
+from lm_eval_bayes.runs.readers.trial_texts import Records, last_message, one_text, written
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: Entries of an `.eval` file: header and summaries, and what a log has of them until it ends.

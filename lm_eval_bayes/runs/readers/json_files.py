@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
+from lm_eval_bayes._util.files import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import first_names, one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, mapping, number

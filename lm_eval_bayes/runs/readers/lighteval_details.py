@@ -22,10 +22,9 @@ from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
 from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of, text_of
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
-from lm_eval_bayes.runs.readers.tool_settings import call_settings
+from lm_eval_bayes.runs.readers.tables import LogFile
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun, counted_trials, questions_of
 

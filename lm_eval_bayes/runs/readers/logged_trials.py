@@ -14,8 +14,7 @@ from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.provenance import LoggedTask
-from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
-from lm_eval_bayes.runs.readers.logged_signals import SignalReader
+from lm_eval_bayes.runs.readers.log_line import LogLine, SignalReader, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, choice_note
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.runs.trials import (

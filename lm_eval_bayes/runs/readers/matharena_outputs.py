@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.files import plain_name
 from lm_eval_bayes.runs.log_fields import lookup, mapping
 from lm_eval_bayes.runs.readers.json_files import after_last, broken, load_json, name_of, text_of
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 
 #: How a file begins: the number of the problem and its text.

@@ -19,8 +19,8 @@ from typing import Any
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes.runs.log_fields import lookup
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.trial_columns import record_key
 

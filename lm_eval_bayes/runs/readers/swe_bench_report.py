@@ -19,8 +19,8 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import mapping
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 
 #: Lists of instances, with what kept them from being graded: the first list of an instance counts.

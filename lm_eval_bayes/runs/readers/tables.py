@@ -1,17 +1,21 @@
-"""Files of tables: CSV, TSV, JSON lines, JSON, Parquet and Arrow, and these compressed."""
+"""Files of tables: CSV, TSV, JSON lines, JSON, Parquet and Arrow, and these compressed.
+
+The beginning of a file, by which the formats recognise their own, is read here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lm_eval_bayes._util.compressed import open_bytes, plain_name
+from lm_eval_bayes._util.files import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
 from lm_eval_bayes.runs.readers.file_access import unreadable
-from lm_eval_bayes.runs.readers.json_files import load_json
+from lm_eval_bayes.runs.readers.json_files import beginning, load_json
 from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines
 
 #: The endings of the names of tables.
@@ -223,3 +227,40 @@ def _arrow_reader(path: Path) -> Iterator[Any]:
         yield reader
     except (OSError, ValueError, EOFError, pyarrow.ArrowException) as error:
         raise unreadable(error, path) from None
+
+
+class LogFile:
+    """A file whose beginning is read once, for all formats that ask for it.
+
+    What cannot be read, or is broken, has an empty beginning; a denied permission is an error.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Attributes
+    ----------
+    name, suffix : str
+        Its name, and the ending of that, without the one of a compressed file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.suffix = path, path.name, plain_name(path).suffix
+
+    @cached_property
+    def beginning(self) -> bytes:
+        """The first bytes, 4096 at most, without a byte order mark."""
+        return beginning(self.path)
+
+    @cached_property
+    def first_line(self) -> Row:
+        """The object in the first line of JSON; empty for other files."""
+        if self.suffix not in JSON_LINES:
+            return {}
+        return first_row(JsonLines(self.path, unique_keys=False)) or {}
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The names of the columns of a table; empty for any other file."""
+        return list(self.first_line) or list(first_row(names_of(self.path)) or ())

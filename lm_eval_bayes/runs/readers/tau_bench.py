@@ -26,8 +26,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     total,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
-from lm_eval_bayes.runs.readers.tool_settings import call_settings
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, call_settings, matches
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: How results of tau2-bench and of tau-bench begin.

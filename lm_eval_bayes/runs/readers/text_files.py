@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
-from lm_eval_bayes._util.compressed import (
+from lm_eval_bayes._util.files import (
     ALWAYS_BYTES,
     COMPRESSED,
     UNREADABLE,

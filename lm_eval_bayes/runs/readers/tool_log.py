@@ -15,18 +15,18 @@ from typing import Any
 
 from lm_eval_bayes._util.text import join_words, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import lookup
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation
-from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import clusters_of, json_text
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
     NothingToCountError,
     Query,
     choice_note,
 )
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     MEASURED,
@@ -35,9 +35,37 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     partial_runs,
     record_key,
 )
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place_of, texts_log
+from lm_eval_bayes.runs.readers.trial_texts import (
+    SpooledRecords,
+    one_text,
+    place_of,
+    texts_log,
+    written,
+)
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
+
+#: The names of settings in the logs; keys, addresses and headers are never among them.
+SETTINGS = (
+    *("temperature", "top_p", "top_k", "min_p", "do_sample", "seed"),
+    *("max_tokens", "max_new_tokens", "max_completion_tokens", "max_gen_toks"),
+    *("tokens_to_generate", "stop", "stop_seqs", "until"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "system_message"),
+    *("reasoning_effort", "reasoning_tokens", "effort", "verbosity"),
+)
+
+
+def call_settings(arguments: object) -> dict[str, Any]:
+    """Return the generation settings among the arguments of a model's calls.
+
+    Examples
+    --------
+    >>> call_settings({"temperature": 0.6, "api_key": "x", "top_p": None, "max_tokens": 512})
+    {'temperature': 0.6, 'max_tokens': 512}
+    """
+    given = {key: lookup(arguments, key) for key in SETTINGS}
+    kinds = (int, float, str, list)
+    return {k: v for k, v in given.items() if isinstance(v, kinds) and v not in ("", [])}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

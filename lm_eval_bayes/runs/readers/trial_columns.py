@@ -16,15 +16,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.files import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts, TextLog
-from lm_eval_bayes.runs.readers.column_names import UNNAMED
+from lm_eval_bayes.runs.readers.column_names import MISSING, UNNAMED
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
-from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
 from lm_eval_bayes.runs.trials import (
     PER_RUN,

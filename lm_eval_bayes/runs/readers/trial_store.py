@@ -16,8 +16,8 @@ from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
 from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.harness_log import Samples, runs_of_samples
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.trial_texts import Records
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun

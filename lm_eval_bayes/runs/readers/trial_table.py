@@ -13,14 +13,17 @@ from typing import Any
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
-from lm_eval_bayes.runs.readers.column_names import find_columns, is_trial_table, other_columns
-from lm_eval_bayes.runs.readers.conversations import written
-from lm_eval_bayes.runs.readers.log_file import LogFile
+from lm_eval_bayes.runs.readers.column_names import (
+    find_columns,
+    is_missing,
+    is_trial_table,
+    measurement,
+    other_columns,
+)
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tables import columns_of, rows_of, uniform
+from lm_eval_bayes.runs.readers.tables import LogFile, columns_of, rows_of, uniform
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
-from lm_eval_bayes.runs.readers.trial_texts import one_text, place_of, texts_log
-from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurement
+from lm_eval_bayes.runs.readers.trial_texts import one_text, place_of, texts_log, written
 
 #: A table that would do, shown where one is refused.
 EXAMPLE = "question,trial,score / q1,0,1 / q1,1,0"

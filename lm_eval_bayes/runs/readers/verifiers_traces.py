@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
-from lm_eval_bayes.runs.readers.conversations import last_message
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with
-from lm_eval_bayes.runs.readers.tool_settings import call_settings
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with, call_settings
+from lm_eval_bayes.runs.readers.trial_texts import last_message
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: Whether a file is one of episodes.

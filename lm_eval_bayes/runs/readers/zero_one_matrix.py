@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.compressed import most_bytes
+from lm_eval_bayes._util.files import most_bytes
 from lm_eval_bayes._util.text import error_line, first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import number
 from lm_eval_bayes.runs.readers.column_names import (
     IDS,
+    MISSING,
     MODELS,
     TASKS,
     TRIALS,
@@ -26,13 +27,11 @@ from lm_eval_bayes.runs.readers.column_names import (
     is_numbered_trial,
     is_trial_word,
 )
-from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tables import CSV
+from lm_eval_bayes.runs.readers.tables import CSV, LogFile
 from lm_eval_bayes.runs.readers.text_files import csv_lines, file_argument
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
-from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 from lm_eval_bayes.stats import check_weights
 

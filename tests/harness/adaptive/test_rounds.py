@@ -14,7 +14,7 @@ from lm_eval_bayes import compare
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
+from lm_eval_bayes.harness.adaptive.rounds import baseline_runs, preflight
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask

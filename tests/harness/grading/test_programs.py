@@ -12,7 +12,7 @@ from _support.errors import refused
 from _support.toy import ScriptedLM, all_rows, evaluate, toy_config
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.grading import programs
+from lm_eval_bayes.harness.grading import worker_pool
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = [
@@ -35,11 +35,11 @@ def grade(response):
 
 def test_an_error_belongs_to_its_response():
     failing = ["error", "exit", "end", "end"]
-    replies = programs.replies(grade, [*failing, "ab", "abc"])
+    replies = worker_pool.replies(grade, [*failing, "ab", "abc"])
     assert [kind for kind, _ in replies] == ["error"] * 4 + ["result"] * 2
     assert [value["length"] for _, value in replies[len(failing) :]] == [2, 3]
     with refused("bayes_metric", "choice", error=TaskConfigError):
-        programs.replies(grade, ["ab", "configuration"])
+        worker_pool.replies(grade, ["ab", "configuration"])
 
 
 def test_a_process_that_a_program_leaves_behind_is_not_waited_for(tmp_path):
@@ -51,7 +51,7 @@ def test_a_process_that_a_program_leaves_behind_is_not_waited_for(tmp_path):
         (tmp_path / "pid").write_text(str(left))
         os._exit(3)
 
-    ((kind, _),) = programs.replies(leave, ["a"])
+    ((kind, _),) = worker_pool.replies(leave, ["a"])
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it still sleeps
     assert kind == "error"
 

@@ -11,7 +11,7 @@ from _support.toy import evaluate, toy_config
 from lm_eval.models import api_models, openai_completions
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.evaluation import new_instance
 from lm_eval_bayes.harness.models import api_seeds
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 

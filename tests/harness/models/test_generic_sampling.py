@@ -12,8 +12,8 @@ from _support.trial_requests import instances_of, trial_request
 from lm_eval.api.model import LM
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.instances import new_instance
-from lm_eval_bayes.harness.models.generic import GenericSampling, SGLangSampling
+from lm_eval_bayes.harness.evaluation import new_instance
+from lm_eval_bayes.harness.models.backends import GenericSampling, SGLangSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
 from lm_eval_bayes.harness.models.trials import RecordingMixin, recording_class
 from lm_eval_bayes.store.trial_store import TrialStore

@@ -11,13 +11,12 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import model_hash
-from lm_eval_bayes.harness.models.stored_models import what_is_stored
-from lm_eval_bayes.harness.models.trial_sink import StoreSink
+from lm_eval_bayes.harness.models.trial_sink import StoreSink, what_is_stored
 from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.errors import OtherWeightsError
+from lm_eval_bayes.store.prune import verify
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 MODEL = {
     "backend": "vllm",

@@ -24,8 +24,8 @@ from lm_eval_bayes.harness.models.stored_texts import (
 )
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
-from lm_eval_bayes.harness.task.logged_fields import Responses
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.requests import Responses
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.trial import Trial, TrialKey
 

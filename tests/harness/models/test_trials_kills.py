@@ -14,9 +14,9 @@ from contextlib import closing
 import pytest
 from _support.paths import REPOSITORY, SUPPORT
 
-from lm_eval_bayes.store.texts import unpack
+from lm_eval_bayes.store.prune import verify
+from lm_eval_bayes.store.trial import unpack
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
 

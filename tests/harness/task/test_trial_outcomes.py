@@ -14,9 +14,8 @@ from lm_eval.utils import hash_string
 
 from lm_eval_bayes.harness.models.interface import Completion, signals_of, stored_trial
 from lm_eval_bayes.harness.models.trials import TrialsLM
-from lm_eval_bayes.harness.task.logged_fields import Responses, loggable
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.harness.task.requests import store_outcomes
+from lm_eval_bayes.harness.task.requests import Responses, loggable, store_outcomes
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.errors import StoreFullError

@@ -7,7 +7,7 @@ from _support.tool_logs import outcomes_of, written
 
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS
-from lm_eval_bayes.runs.readers.log_file import LogFile
+from lm_eval_bayes.runs.readers.tables import LogFile
 
 RIGHT = {"id1": [1, 0], "id2": [1, 1], "id3": [0, 0]}
 TASK = "mmlu:subject=anatomy,method=joint"

@@ -8,9 +8,9 @@ from _support.errors import refused
 from _support.tool_logs import DATA
 
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.readers import log_file
+from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
-from lm_eval_bayes.runs.readers.log_file import LogFile
+from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.store.locations import store_of
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -91,7 +91,7 @@ def test_what_is_wrong_with_a_file_of_no_tool(tmp_path, name, content, rule):
 
 def test_a_file_is_read_once_for_all_formats(tmp_path, monkeypatch):
     paths = []
-    monkeypatch.setattr(log_file, "beginning", lambda path: paths.append(path) or b"{}")
+    monkeypatch.setattr(tables, "beginning", lambda path: paths.append(path) or b"{}")
     file = tmp_path / "results.json"
     file.write_text("{}")
     with refused("RUN", "path"):

@@ -12,7 +12,7 @@ from _support.errors import refused
 from _support.tables import write_rows
 from _support.tool_logs import DATA
 
-from lm_eval_bayes._util import compressed
+from lm_eval_bayes._util import files
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers import tables
@@ -189,8 +189,8 @@ def test_a_file_that_grows_too_large_is_refused(tmp_path, monkeypatch, ending):
     rows = [{"question": f"q{i}", "score": i % 2} for i in range(3000)]
     path = write_rows(tmp_path / f"t{ending}", rows)
     assert read_runs([path]).runs[0].n_trials == 3000
-    monkeypatch.setattr(compressed, "ALWAYS_BYTES", 2**10)
-    monkeypatch.setattr(compressed, "MOST_BYTES", 2**12)
+    monkeypatch.setattr(files, "ALWAYS_BYTES", 2**10)
+    monkeypatch.setattr(files, "MOST_BYTES", 2**12)
     with refused("RUN", "damaged"):
         read_runs([path])
 

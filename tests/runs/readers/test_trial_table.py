@@ -12,8 +12,7 @@ from _support.command_line import called
 from _support.errors import refused
 from _support.tables import write_rows
 
-from lm_eval_bayes.runs.clusters import share_clusters
-from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.reader import read_runs, share_clusters
 from lm_eval_bayes.runs.task_run import TaskRun
 
 MODELS, QUESTIONS, N = ("x-1", "y-2", "z-3"), tuple(f"q{i}" for i in range(12)), 5

@@ -19,7 +19,7 @@ from _support.tool_logs import DATA, content_of, rows_of, write_lines
 
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.trial_texts import written
 from lm_eval_bayes.verifiers.judged_trials import files_to_judge
 
 

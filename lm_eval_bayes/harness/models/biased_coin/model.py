@@ -31,13 +31,14 @@ from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
-from lm_eval_bayes.harness.models.biased_coin.probabilities import (
+from lm_eval_bayes.harness.models.biased_coin.responses import (
     law_of,
     probability_of,
+    response_text,
     success_probability,
     uniforms,
+    wrong_answers,
 )
-from lm_eval_bayes.harness.models.biased_coin.responses import response_text, wrong_answers
 from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, TrialRequest
 from lm_eval_bayes.store.trial import Trial
 
@@ -111,7 +112,7 @@ class BiasedCoinLM(LM):
 
     Examples
     --------
-    >>> from lm_eval_bayes.harness.instances import new_instance
+    >>> from lm_eval_bayes.harness.evaluation import new_instance
     >>> lm = BiasedCoinLM(p=0.6)
     >>> doc = {"problem": "What is 7 + 5?", "answer": "12"}
     >>> request = new_instance(doc, ("What is 7 + 5?", {}), task="demo", repeats=8)

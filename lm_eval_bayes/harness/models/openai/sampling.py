@@ -27,7 +27,7 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     installed_versions,
 )
-from lm_eval_bayes.harness.models.openai.client import TrialClient
+from lm_eval_bayes.harness.models.openai.client import ServerError, TrialClient, TrialsFailedError
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
     check_batch_size,
@@ -36,9 +36,10 @@ from lm_eval_bayes.harness.models.openai.request import (
     timeout_s,
     token_count,
 )
-from lm_eval_bayes.harness.models.openai.responses import ServerError, TrialsFailedError
-from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
-from lm_eval_bayes.harness.models.openai.served_models import (
+from lm_eval_bayes.harness.models.openai.server_checks import (
+    TOKENS,
+    Verdict,
+    check_seeds,
     context_length,
     other_model,
     served_model,

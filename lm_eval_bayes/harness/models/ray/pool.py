@@ -13,16 +13,15 @@ from lm_eval_bayes._util.text import format_duration, one_line, plural
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
-from lm_eval_bayes.harness.models.ray.cluster import RayCluster, WorkerDiedError
-from lm_eval_bayes.harness.models.ray.messages import (
+from lm_eval_bayes.harness.models.ray.cluster import RayCluster, WorkerDiedError, WorkerResources
+from lm_eval_bayes.harness.models.ray.schedule import (
+    Schedule,
     WorkerDescription,
     WorkerFailedError,
     WorkerRequest,
     WorkerSetup,
     question_of,
 )
-from lm_eval_bayes.harness.models.ray.resources import WorkerResources
-from lm_eval_bayes.harness.models.ray.schedule import Schedule
 from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.trial import Trial
 

@@ -10,10 +10,9 @@ from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes._util.validation import check_integer
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.interface import RequestStream, SamplingMixin, TrialRequest
-from lm_eval_bayes.harness.models.ray.cluster import RayCluster, import_ray
-from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError, WorkerSetup
+from lm_eval_bayes.harness.models.ray.cluster import RayCluster, import_ray, worker_resources
 from lm_eval_bayes.harness.models.ray.pool import Pool, Session
-from lm_eval_bayes.harness.models.ray.resources import worker_resources
+from lm_eval_bayes.harness.models.ray.schedule import WorkerFailedError, WorkerSetup
 from lm_eval_bayes.store.trial import Trial
 
 #: The backends that workers can build.
@@ -33,7 +32,7 @@ class RaySampling(SamplingMixin):
         The most workers.
     gpus_per_worker : float, optional
         The GPUs of a worker, where these do not follow from the backend's arguments, see
-        :func:`~lm_eval_bayes.harness.models.ray.resources.worker_resources`.
+        :func:`~lm_eval_bayes.harness.models.ray.cluster.worker_resources`.
     """
 
     samples_elsewhere = True

@@ -18,7 +18,7 @@ from typing import Any
 
 from lm_eval_bayes.harness.models.backends import canonical_name, sampling_mixin, stock_class
 from lm_eval_bayes.harness.models.interface import RequestStream, SamplingMixin, TrialRequest
-from lm_eval_bayes.harness.models.ray.messages import WorkerDescription, WorkerRequest, WorkerSetup
+from lm_eval_bayes.harness.models.ray.schedule import WorkerDescription, WorkerRequest, WorkerSetup
 from lm_eval_bayes.store.trial import Trial
 
 #: Seconds after which a worker that has finished nothing answers all the same.

@@ -2,13 +2,21 @@
 
 The harness builds `LLM` when a model is created. Here it gets a placeholder that knows the
 model's configuration, so that a run whose trials are all stored loads no weights.
+
+An engine runs in a process of its own, which vLLM leaves alive for minutes, with the accelerator's
+memory, where the run is killed. Here the kernel kills it when the run ends; the engine's own
+workers watch it, as vLLM has them do. On Linux alone, and for engines of the main thread.
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +27,40 @@ from typing import Any
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, Rule, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest
-from lm_eval_bayes.harness.models.vllm.processes import bound_to_this_process
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    parent = multiprocessing.parent_process()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if parent is not None and os.getppid() != parent.pid:
+        os._exit(1)  # it ended before prctl was called
+
+
+def run_core(*args: Any, **kwargs: Any) -> Any:
+    """Run vLLM's engine core in this process, which then dies with its parent."""
+    die_with_parent()
+    return patches.original(patches.VLLM_CORE)(*args, **kwargs)
+
+
+@contextmanager
+def bound_to_this_process() -> Iterator[None]:
+    """Let the process of an engine that is built inside the block die with this one.
+
+    In the main thread, since the kernel watches the thread that starts a process.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with patches.applied(patches.VLLM_CORE, lambda original: run_core):
+        yield
+
 
 #: Finish reasons of requests that were not sampled to their end.
 _FAILED = frozenset({"abort", "error"})

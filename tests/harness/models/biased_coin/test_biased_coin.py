@@ -20,10 +20,9 @@ from scipy import stats
 
 import lm_eval_bayes as lb
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.evaluation import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
-from lm_eval_bayes.harness.models.biased_coin.probabilities import uniforms
-from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, wrong_answers
+from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, uniforms, wrong_answers
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 from _support.tiny_hf import reference_probabilities
 
-from lm_eval_bayes.harness.models.hf.choice import SeededChoice, gumbel_noise, warpers
+from lm_eval_bayes.harness.models.hf.sampling import SeededChoice, gumbel_noise, warpers
 
 NONE = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 RECIPES = [

@@ -26,7 +26,7 @@ from _support.tiny_hf import (
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.evaluation import new_instance
 from lm_eval_bayes.harness.models.hf import sampling as hf_module
 
 # transformers and torch warn of their own affairs

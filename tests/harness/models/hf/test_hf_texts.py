@@ -27,7 +27,7 @@ from _support.trial_requests import stream_of, trial_request
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.evaluation import new_instance
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 
 # transformers and torch warn of their own affairs

@@ -17,7 +17,7 @@ from _support.scripted_server import serving, vllm_pages
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.evaluation import new_instance
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 

@@ -11,7 +11,7 @@ from _support.scripted_server import Act, serving
 
 from lm_eval_bayes.harness.models.interface import RequestStream
 from lm_eval_bayes.harness.models.openai import client
-from lm_eval_bayes.harness.models.openai.responses import TrialsFailedError
+from lm_eval_bayes.harness.models.openai.client import TrialsFailedError
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 

@@ -17,7 +17,7 @@ from _support.openai_models import (
 from _support.scripted_server import Act, error, serving, vllm_pages
 
 from lm_eval_bayes._util import http
-from lm_eval_bayes.harness.models.openai.responses import (
+from lm_eval_bayes.harness.models.openai.client import (
     ServerError,
     TrialsFailedError,
 )

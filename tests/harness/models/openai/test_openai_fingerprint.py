@@ -14,7 +14,7 @@ from _support.openai_models import (
 )
 from _support.scripted_server import error, serving, vllm_pages
 
-from lm_eval_bayes.harness.models.openai.responses import (
+from lm_eval_bayes.harness.models.openai.client import (
     TrialsFailedError,
 )
 

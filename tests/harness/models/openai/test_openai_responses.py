@@ -16,10 +16,10 @@ from _support.scripted_server import serving, vllm_pages
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.models.openai.request import backend_of
-from lm_eval_bayes.harness.models.openai.responses import (
+from lm_eval_bayes.harness.models.openai.client import (
     read_trial,
 )
+from lm_eval_bayes.harness.models.openai.request import backend_of
 from lm_eval_bayes.store.trial import encode
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")

@@ -8,7 +8,7 @@ from _support.openai_models import chat, completions, recorded, requests_of
 from _support.scripted_server import serving, vllm_pages
 
 from lm_eval_bayes._util.hashing import model_hash
-from lm_eval_bayes.harness.models.openai.responses import ServerError
+from lm_eval_bayes.harness.models.openai.client import ServerError
 from lm_eval_bayes.harness.models.trial_sink import source_of
 from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.trial_store import TrialStore

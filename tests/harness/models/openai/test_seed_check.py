@@ -11,8 +11,8 @@ from _support.openai_models import OfficialChat, chat, completions, requests_of
 from _support.scripted_server import Act, error, serving
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.openai.responses import ServerError
-from lm_eval_bayes.harness.models.openai.seed_check import Verdict, check_seeds
+from lm_eval_bayes.harness.models.openai.client import ServerError
+from lm_eval_bayes.harness.models.openai.server_checks import Verdict, check_seeds
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 

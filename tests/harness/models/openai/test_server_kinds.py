@@ -13,7 +13,7 @@ from _support.openai_models import completions, edit_every, requests_of
 from _support.scripted_server import Act, serving, vllm_pages
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.models.openai.responses import (
+from lm_eval_bayes.harness.models.openai.client import (
     ServerError,
     read_prompt_bits,
     read_trial,

@@ -14,7 +14,7 @@ from _support.waiting import wait_until
 
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.ray import sampling
-from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError
+from lm_eval_bayes.harness.models.ray.schedule import WorkerFailedError
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 from lm_eval_bayes.harness.models.trials import TrialsLM
 

@@ -4,7 +4,7 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
-from lm_eval_bayes.harness.models.ray.resources import WorkerResources, worker_resources
+from lm_eval_bayes.harness.models.ray.cluster import WorkerResources, worker_resources
 
 CPU = [{"CPU": 4.0}]
 EIGHT = [{"CPU": 64.0, "GPU": 8.0}, {"CPU": 64.0, "GPU": 8.0}]

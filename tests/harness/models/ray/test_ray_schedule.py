@@ -11,10 +11,9 @@ from _support.trial_requests import trial_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.instances import new_instance
+from lm_eval_bayes.harness.evaluation import new_instance
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError
-from lm_eval_bayes.harness.models.ray.schedule import DEADLY, Schedule
+from lm_eval_bayes.harness.models.ray.schedule import DEADLY, Schedule, WorkerFailedError
 
 
 def requests_of(questions, trials):

@@ -10,7 +10,7 @@ from _support.trial_requests import trial_request
 from _support.waiting import PATIENCE_S
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.models.ray.messages import WorkerRequest, question_of
+from lm_eval_bayes.harness.models.ray.schedule import WorkerRequest, question_of
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
 

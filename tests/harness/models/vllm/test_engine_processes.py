@@ -12,7 +12,7 @@ import pytest
 from _support.paths import REPOSITORY
 from _support.waiting import is_alive, wait_until_gone
 
-from lm_eval_bayes.harness.models.vllm import processes as engine_processes
+from lm_eval_bayes.harness.models.vllm import engine as engine_processes
 from lm_eval_bayes.harness.plugin import patches
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -56,7 +56,7 @@ if __name__ == "__main__":
 """
 CHILD = """
 import time
-from lm_eval_bayes.harness.models.vllm.processes import die_with_parent
+from lm_eval_bayes.harness.models.vllm.engine import die_with_parent
 def run(writer):
     die_with_parent()
     writer.send(1)

@@ -17,7 +17,7 @@ from _support.trial_requests import stream_of, trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError, EngineOutput
-from lm_eval_bayes.harness.models.vllm.responses import prompt_bits, times
+from lm_eval_bayes.harness.models.vllm.sampling import prompt_bits, times
 
 NOTHING: frozenset[str] = frozenset()
 
