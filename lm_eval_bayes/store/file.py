@@ -13,11 +13,10 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
 from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, UNLOCKED, connect, primary_code
-from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.store.errors import (
     LOCK_CODES,
     StoreBusyError,
@@ -27,15 +26,20 @@ from lm_eval_bayes.store.errors import (
     StoreFullError,
     translate_errors,
 )
-from lm_eval_bayes.store.locations import is_store, network_file_system, network_warning
-from lm_eval_bayes.store.log import damaged_log, log_bytes, log_of
+from lm_eval_bayes.store.locations import (
+    damaged_log,
+    is_store,
+    log_bytes,
+    log_of,
+    network_file_system,
+    network_warning,
+)
 from lm_eval_bayes.store.schema import SCHEMA, Row, Table, check_schema, create_tables, rows
 from lm_eval_bayes.store.trial import read_dictionaries
 
 log = logging.getLogger("lm_eval.bayes.store")
 
 Mode: TypeAlias = Literal["write", "read"]
-Synchronous: TypeAlias = Literal["NORMAL", "FULL"]
 
 #: Seconds to wait for another process that is writing.
 WAIT_S = 60.0
@@ -233,11 +237,9 @@ def _checkpoint(connection: sqlite3.Connection, wait_s: float) -> None:
 def open_file(
     path: str | PathLike[str],
     mode: Mode = "write",
-    synchronous: Synchronous = "NORMAL",
     wait_s: float = WAIT_S,
 ) -> StoreFile:
     """Open a store, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.open`."""
-    synchronous = check_option("synchronous", synchronous, get_args(Synchronous))
     resolved = resolve_path(path)
     exists = is_store(resolved)
     if mode == "read":
@@ -251,7 +253,7 @@ def open_file(
         log.warning(warning)
     if not exists:
         create_file(resolved)
-    return _open_to_write(resolved, synchronous, wait_s)
+    return _open_to_write(resolved, wait_s)
 
 
 def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = None) -> bool:
@@ -293,7 +295,7 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
                 os.unlink(f"{temporary}{suffix}")
 
 
-def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:
+def _open_to_write(path: Path, wait_s: float) -> StoreFile:
     if not _writable(path):
         # Checked before SQLite opens it, which would leave a log beside a read-only file.
         sentence = (
@@ -307,18 +309,16 @@ def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> Store
     exclusive = network_file_system(path) is not None
     if not exclusive:
         try:
-            return _open_with(path, synchronous, wait_s, exclusive=False)
+            return _open_with(path, wait_s, exclusive=False)
         except StoreFileError as error:
             # A file system without shared memory, which the log of several processes needs.
             if isinstance(error, (StoreBusyError, StoreFullError)):
                 raise
             log.debug("%s: opened for this process alone", path, exc_info=True)
-    return _open_with(path, synchronous, wait_s, exclusive=True)
+    return _open_with(path, wait_s, exclusive=True)
 
 
-def _open_with(
-    path: Path, synchronous: Synchronous, wait_s: float, *, exclusive: bool
-) -> StoreFile:
+def _open_with(path: Path, wait_s: float, *, exclusive: bool) -> StoreFile:
     """Open a store for writing, together with other processes or for this one alone."""
     with (
         translate_errors(path, "opened for writing"),
@@ -333,7 +333,8 @@ def _open_with(
         connection.execute(f"PRAGMA journal_mode = {journal}")
         # Reads in this mode, and fails here if the mode is not possible.
         connection.execute("SELECT count(*) FROM models").fetchone()
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        # every commit survives a kill of the process, and not a power failure
+        connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
     return file
 

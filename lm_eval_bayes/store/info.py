@@ -8,7 +8,7 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.file import StoreFile
-from lm_eval_bayes.store.log import log_bytes
+from lm_eval_bayes.store.locations import log_bytes
 from lm_eval_bayes.store.schema import MODELS, SAMPLINGS, SOURCES
 
 

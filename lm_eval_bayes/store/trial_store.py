@@ -20,7 +20,7 @@ from lm_eval_bayes._util.hashing import (
 )
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import OtherWeightsError
-from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
+from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, open_file
 from lm_eval_bayes.store.info import COUNT_UNGRADED, StoreInfo, read_models, store_info
 from lm_eval_bayes.store.outcomes import GradedTask, outcome_records, put_outcomes, read_outcomes
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
@@ -78,7 +78,6 @@ class TrialStore:
         cls,
         path: str | PathLike[str],
         mode: Mode = "write",
-        synchronous: Synchronous = "NORMAL",
         wait_s: float = WAIT_S,
     ) -> TrialStore:
         """Open a store; for writing, create it if it is missing.
@@ -90,9 +89,6 @@ class TrialStore:
         mode : str
             "write", or "read", which never changes the store. Another process may be writing
             it.
-        synchronous : str
-            "NORMAL": every commit survives a kill of the process; the last ones may be lost in
-            a power failure. "FULL": they survive that too, with a flush to disk per commit.
         wait_s : float
             Seconds to wait while another process is writing.
 
@@ -102,7 +98,7 @@ class TrialStore:
             If the file is not a store, missing (for reading), damaged, of another schema, or
             cannot be written.
         """
-        return cls(open_file(path, mode, synchronous, wait_s))
+        return cls(open_file(path, mode, wait_s))
 
     def __enter__(self) -> TrialStore:
         return self

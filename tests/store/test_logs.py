@@ -116,10 +116,10 @@ def test_a_file_system_without_shared_memory(path, key, store, make_trial, monke
     store.close()
     open_with = file._open_with
 
-    def without_memory(path, synchronous, wait_s, *, exclusive):
+    def without_memory(path, wait_s, *, exclusive):
         if not exclusive:
             raise StoreFileError("disk I/O error")
-        return open_with(path, synchronous, wait_s, exclusive=True)
+        return open_with(path, wait_s, exclusive=True)
 
     monkeypatch.setattr(file, "_open_with", without_memory)
     with TrialStore.open(path) as alone:

@@ -10,7 +10,7 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.store import log as log_module
+from lm_eval_bayes.store import locations as log_module
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.prune import MAX_PROBLEMS, verify

@@ -72,9 +72,7 @@ class StoreSink:
             raise ModelConfigError(sentence, "path", "store", path) from error
 
     @classmethod
-    def open(
-        cls, path: str | None, rank: int, synchronous: Any, fingerprint: Mapping[str, object]
-    ) -> StoreSink:
+    def open(cls, path: str | None, rank: int, fingerprint: Mapping[str, object]) -> StoreSink:
         """Open the store of a rank; without a path, one in memory.
 
         Rank 0 writes `path`, rank r > 0 a file beside it with ``.rank<r>`` in its name. On a
@@ -93,7 +91,7 @@ class StoreSink:
             return cls(TrialStore(file), (), None)
         base = Path(path).expanduser()
         own_path = rank_path(base, rank)
-        store = TrialStore.open(own_path, synchronous=synchronous)
+        store = TrialStore.open(own_path)
         try:
             store.check_model(fingerprint)
             shared = network_file_system(own_path) is None

@@ -89,8 +89,6 @@ class RecordingMixin(SamplingMixin):
         "hash" or "plain". With "plain", as in the paper, all questions of a trial share a seed
         and so their noise: per-trial means varied 3.8 times as much as those of independent
         questions, and every interval is too narrow.
-    synchronous : str
-        "NORMAL" or "FULL", see `TrialStore.open`.
     """
 
     def __init__(
@@ -100,7 +98,6 @@ class RecordingMixin(SamplingMixin):
         trials: str | None = None,
         seed: int | None = None,
         seed_scheme: str = "hash",
-        synchronous: str = "NORMAL",
         **kwargs: Any,
     ) -> None:
         self._range = trial_range(trials)
@@ -120,7 +117,7 @@ class RecordingMixin(SamplingMixin):
         super().__init__(*args, **kwargs)
         fingerprint = self._fingerprint_or_stored(store)
         rank = int(getattr(self, "rank", 0) or 0)
-        self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
+        self.sink = StoreSink.open(store, rank, fingerprint)
         self.model_key = self.sink.describe_model(fingerprint)
         self._generated = self._from_store = 0
         if seed_scheme == "plain":

@@ -22,7 +22,7 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import error_of_run, evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.models.stored_texts import read_later
-from lm_eval_bayes.harness.plugin import metric_lists
+from lm_eval_bayes.harness.plugin import metrics
 from lm_eval_bayes.harness.plugin.aggregations import Mean
 from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.harness.task.final_results import check_group, finish
@@ -55,7 +55,7 @@ def evaluate_with_trials(original: Callable[..., Any], **arguments: Any) -> tupl
     groups, tasks = loaded.get("groups", {}), loaded.get("tasks")
     if tasks is None:
         groups, tasks = _handle_back_comp(loaded)
-    in_use = {name: task for name, task in tasks.items() if metric_lists.prepare(task)}
+    in_use = {name: task for name, task in tasks.items() if metrics.prepare(task)}
     # the name in a task's requests, which `task_dict` may call otherwise
     own_names = [
         str(getattr(_config_of(task), "task", None) or name) for name, task in tasks.items()

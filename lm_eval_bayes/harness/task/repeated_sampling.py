@@ -26,6 +26,7 @@ from lm_eval_bayes.harness.grading.task_metric import (
 from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
 from lm_eval_bayes.harness.task import metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
+from lm_eval_bayes.harness.task.metrics import TrialGrader
 from lm_eval_bayes.harness.task.pipelines import answer_part
 from lm_eval_bayes.harness.task.protocol import prompt_of
 from lm_eval_bayes.harness.task.requests import (
@@ -40,7 +41,6 @@ from lm_eval_bayes.harness.task.requests import (
     receive_stored,
     store_outcomes,
 )
-from lm_eval_bayes.harness.task.trial_grades import TrialGrader
 from lm_eval_bayes.runs.log_fields import cluster_label
 
 log = get_logger(__name__)

@@ -13,7 +13,7 @@ from lm_eval_bayes.harness.adaptive import sampling
 from lm_eval_bayes.harness.adaptive.rounds import Rounds
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.task.trial_grades import TrialGrader
+from lm_eval_bayes.harness.task.metrics import TrialGrader
 from lm_eval_bayes.store.trial_store import TrialStore
 
 SLOTS = 16

@@ -47,7 +47,7 @@ def sources_in(path):
 
 def describe(path, fingerprint, n=0, temperature=0.6):
     """Describe a model as a run does, add trials, and return its hash."""
-    sink = StoreSink.open(str(path), 0, "NORMAL", fingerprint)
+    sink = StoreSink.open(str(path), 0, fingerprint)
     digest = sink.describe_model(fingerprint)
     if n:
         sampling = sink.store.describe_sampling({"temperature": temperature, "top_p": 1.0})
