@@ -157,14 +157,14 @@ def error_of_run(results: Mapping[str, Any]) -> str:
     results : mapping
         What `simple_evaluate` returns.
     """
-    found: dict[str, None] = {}
+    errors_of_run: dict[str, None] = {}
     for config in results.get("configs", {}).values():
         metadata = (config or {}).get("metadata") or {}
         errors = (metadata.get("lm_eval_bayes") or {}).get("errors") or {}
         settings = metadata.get("bayes") or {}
         others = (settings.get("metrics") or [])[1:]
-        found |= dict.fromkeys(text for name, text in errors.items() if name not in others)
-    return "; ".join(found)
+        errors_of_run |= dict.fromkeys(text for name, text in errors.items() if name not in others)
+    return "; ".join(errors_of_run)
 
 
 @contextmanager

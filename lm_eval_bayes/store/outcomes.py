@@ -244,6 +244,8 @@ def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask,
                     trials.append(GradedTrial(key, row.values[9], row.values[11], answer, error))
             graded = GradedQuestion(doc_id, doc_hash, tuple(trials), clusters.get(question))
             tasks.setdefault((name, version, filter_name, categories), []).append(graded)
-    place = {name: number for number, name in enumerate(first)}
+    position = {name: number for number, name in enumerate(first)}
     graded_tasks = [GradedTask(*names, tuple(questions)) for names, questions in tasks.items()]
-    return tuple(sorted(graded_tasks, key=lambda t: (t.task, t.version, place[t.task, t.filter])))
+    return tuple(
+        sorted(graded_tasks, key=lambda t: (t.task, t.version, position[t.task, t.filter]))
+    )

@@ -127,9 +127,9 @@ def files_to_judge(runs: Sequence[TaskRun], limit: int | None = None) -> list[Ju
 
 
 def _case(question: str, text: LoggedTexts, where: str) -> VerifierInput:
-    (found,) = text.read()
-    texts = None if found.text is None else [found.text]
-    return verifier_inputs(question, found.right_answers, texts, where)[0]
+    (texts_of_trial,) = text.read()
+    texts = None if texts_of_trial.text is None else [texts_of_trial.text]
+    return verifier_inputs(question, texts_of_trial.right_answers, texts, where)[0]
 
 
 def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]:

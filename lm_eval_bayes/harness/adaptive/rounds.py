@@ -135,7 +135,7 @@ def _check_baseline(goal: Goal, task: str, weights: tuple[float, ...], ids: set[
         raise InvalidInputError(sentence, "mismatch", "--decide", differences)
     scores = tuple(baseline.outcomes.weights.tolist())
     if scores != weights:
-        listed, own = (", ".join(map("{:g}".format, each)) for each in (scores, weights))
+        listed, own = (", ".join(map("{:g}".format, values)) for values in (scores, weights))
         sentence = (
             f"--decide: {run} scores the categories of {task} with {listed}, and this run with "
             f"{own}"

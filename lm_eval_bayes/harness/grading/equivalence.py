@@ -150,10 +150,10 @@ def extract_by_math_verify(text: str) -> str | None:
         matches = [(m, c) for r, p, c in patterns if r == rank for m in p.finditer(text)]
         matches.sort(key=lambda entry: (entry[0].end(), -entry[0].start()), reverse=True)
         for match, config in matches:
-            found = extract_match(match, config)[1].replace(" and ", ", ")
-            found = " ".join(found.split()).rstrip(" .")
-            if found and _parsed(found, False) is not None:
-                return found + "\\%" if match.groupdict().get("percent") else found
+            answer = extract_match(match, config)[1].replace(" and ", ", ")
+            answer = " ".join(answer.split()).rstrip(" .")
+            if answer and _parsed(answer, False) is not None:
+                return answer + "\\%" if match.groupdict().get("percent") else answer
     return None
 
 

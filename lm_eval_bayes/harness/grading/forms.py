@@ -103,20 +103,20 @@ def values(text: str, gold: str) -> list[str]:
         text = _WORDS.sub(lambda m: m[0] if m[0][0] == "\\" else rf"\text{{{m[0]}}}", text)
     if not has_several_values(gold):
         text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
-    found: list[str] = []
+    parts: list[str] = []
     for part in cut(_ABOUT.sub(r"\\approx ", text)):
         value = _without_words(_stated(part, gold), gold)
         while (inner := unwrapped(value)) and len(cut(inner[1])) == 1:
             value = inner[1]
         if inner and inner[0] in _SETS:
-            found += values(inner[1], gold)
+            parts += values(inner[1], gold)
         elif _SIGNS.search(value):
             for up, down in ("+-", "-+"):
                 signed = re.sub(r"\\pm(?![A-Za-z])", up, value)
-                found.append(re.sub(r"\\mp(?![A-Za-z])", down, signed))
+                parts.append(re.sub(r"\\mp(?![A-Za-z])", down, signed))
         else:
-            found.append(value)
-    return found
+            parts.append(value)
+    return parts
 
 
 def _stated(part: str, gold: str) -> str:
@@ -162,6 +162,6 @@ def integer(text: str) -> str | None:
     >>> [integer(text) for text in ("033", "m+n = 33", r"33\text{ cm}", "1,024", "33!")]
     ['33', '33', '33', '1024', None]
     """
-    found = {*values(tidy(text), "1")}
-    value = re.sub(r"\^\{\\circ\}$|\.0*$", "", found.pop()).strip()
-    return None if found else plain_integer(value)
+    parts = {*values(tidy(text), "1")}
+    value = re.sub(r"\^\{\\circ\}$|\.0*$", "", parts.pop()).strip()
+    return None if parts else plain_integer(value)

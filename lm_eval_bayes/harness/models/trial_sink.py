@@ -190,8 +190,8 @@ def source_of(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     Of a server it is its address.
     """
     _, source = keyed(fingerprint)
-    here = source and "endpoint" not in source
-    return {**source, "host": socket.gethostname()} if here else source
+    is_local = source and "endpoint" not in source
+    return {**source, "host": socket.gethostname()} if is_local else source
 
 
 def rank_path(path: Path, rank: int) -> Path:
@@ -236,26 +236,26 @@ def what_is_stored(store: TrialStore, model: str, samplings: Sequence[str]) -> l
     counts = store.trial_counts()
     if not counts:
         return []
-    models, asked = store.models(), store.sampling(samplings[0])
+    models, settings = store.models(), store.sampling(samplings[0])
     own = models[model]
     name = model_name(own, "")
-    found: list[tuple[int, str]] = []
+    ranked: list[tuple[int, str]] = []
     for (other, sampling), n in counts.items():
         fingerprint = models.get(other, {})
         trials = plural(n, "trial")
         if other == model and sampling in samplings:
-            found.append((0, f"{trials} of this model with these settings, of other prompts"))
+            ranked.append((0, f"{trials} of this model with these settings, of other prompts"))
         elif other == model:
-            differing = join_words(list(_differences(store.sampling(sampling), asked)))
-            found.append((1, f"{trials} of this model at {differing}"))
+            differing = join_words(list(_differences(store.sampling(sampling), settings)))
+            ranked.append((1, f"{trials} of this model at {differing}"))
         elif own.get("weights") and fingerprint.get("weights") == own["weights"]:
             differing = join_words(list(_differences(keyed(fingerprint)[0], keyed(own)[0])))
-            found.append((2, f"{trials} of the same weights under {differing}"))
+            ranked.append((2, f"{trials} of the same weights under {differing}"))
         elif name and model_name(fingerprint, "") == name:
             places = (*SOURCE_OF_WEIGHTS, *SOURCE_OF_TOKENIZER, "commit", "host")
             differing = join_words(list(_differences(fingerprint, own, places)))
-            found.append((3, f"{trials} of another model of this name, with {differing}"))
-    sentences = [sentence for _, sentence in sorted(found)]
+            ranked.append((3, f"{trials} of another model of this name, with {differing}"))
+    sentences = [sentence for _, sentence in sorted(ranked)]
     more = len(sentences) - _SHOWN
     if more > 0:
         sentences[_SHOWN:] = [f"trials of {more} further models or settings"]
@@ -263,12 +263,12 @@ def what_is_stored(store: TrialStore, model: str, samplings: Sequence[str]) -> l
 
 
 def _differences(
-    stored: Mapping[str, Any], asked: Mapping[str, Any], left_out: Sequence[str] = ()
+    stored: Mapping[str, Any], wanted: Mapping[str, Any], left_out: Sequence[str] = ()
 ) -> Iterator[str]:
     """Yield the entries that differ, with the value that was asked for."""
-    for name in sorted((stored.keys() | asked.keys()) - set(left_out)):
-        if stored.get(name) != asked.get(name):
-            yield f"{name} {_brief(stored.get(name))} (now {_brief(asked.get(name))})"
+    for name in sorted((stored.keys() | wanted.keys()) - set(left_out)):
+        if stored.get(name) != wanted.get(name):
+            yield f"{name} {_brief(stored.get(name))} (now {_brief(wanted.get(name))})"
 
 
 def _brief(value: object) -> str:

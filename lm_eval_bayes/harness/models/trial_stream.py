@@ -184,8 +184,8 @@ class StreamedTrials:
         ]
         for trial in range(max(counts)):
             number = self._first + trial
-            for position, count, stored, here in wanted:
-                if trial < count and number not in stored and number not in here:
+            for position, count, stored, read in wanted:
+                if trial < count and number not in stored and number not in read:
                     yield position, trial
 
     def _received(self, trial: Trial) -> Iterator[Arrival]:

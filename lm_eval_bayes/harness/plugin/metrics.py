@@ -318,10 +318,10 @@ class ListedMetrics(RepeatedSamplingTask):
     def apply_filters(self) -> None:
         """Run the filters that keep all responses to a question, and the task's own."""
         super().apply_filters()
-        kept = [dict(instance.filtered_resps) for instance in self._instances]
+        filtered = [dict(instance.filtered_resps) for instance in self._instances]
         for pipeline in self._own_filters:
             pipeline.apply(self._instances)
-        for instance, by_filter in zip(self._instances, kept, strict=True):
+        for instance, by_filter in zip(self._instances, filtered, strict=True):
             for name, responses in by_filter.items():
                 responses.own = instance.filtered_resps[name]
                 instance.filtered_resps[name] = responses

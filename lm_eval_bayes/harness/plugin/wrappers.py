@@ -111,9 +111,9 @@ def _check_names(
 ) -> None:
     """Raise an error where a setting by task or by metric names one that no task has."""
     metrics = [name for task in tasks.values() for name in getattr(task, "_metric_fn_list", ())]
-    known = {"bayes_n": own_names, **dict.fromkeys(BY_METRIC, metrics)}
+    allowed = {"bayes_n": own_names, **dict.fromkeys(BY_METRIC, metrics)}
     for task in in_use.values():
-        for key, names in known.items():
+        for key, names in allowed.items():
             given = _metadata_of(task).get(key)
             unknown = [n for n in given if n not in names] if isinstance(given, Mapping) else []
             if unknown:

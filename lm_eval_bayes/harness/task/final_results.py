@@ -128,15 +128,15 @@ def _tables_of(rows: Mapping[str, Any]) -> dict[str, list[Table]]:
 
 
 def _recorded(task: Any, by_filter: Mapping[str, Sequence[Table]]) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {"bounds": {}, "errors": {}}
+    by_kind: dict[str, dict[str, Any]] = {"bounds": {}, "errors": {}}
     for table in [table for tables in by_filter.values() for table in tables]:
         if isinstance(table, TrialTable) and hasattr(task, "outcomes"):
             metric = table.metric or task.outcomes[0].name
             if table.problem is not None:
-                found["errors"][metric] = table.problem
+                by_kind["errors"][metric] = table.problem
             elif table.bounds is not None:
-                found["bounds"][metric] = list(table.bounds)
-    return {name: of_metrics for name, of_metrics in found.items() if of_metrics}
+                by_kind["bounds"][metric] = list(table.bounds)
+    return {name: of_metrics for name, of_metrics in by_kind.items() if of_metrics}
 
 
 def _ordered(rows: Mapping[str, Any], by_filter: Mapping[str, Sequence[Table]]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def check_group(group: Any) -> None:
     if not entries or not settings:
         return
     for name in _COMMON:
-        several = list(dict.fromkeys(getattr(each, name) for each in settings))
+        several = list(dict.fromkeys(getattr(task_settings, name) for task_settings in settings))
         if len(several) > 1:
             rule = f"be the same for all tasks of the group {group.name}"
             raise InvalidInputError.of(f"bayes_{name}", "mismatch", rule, several)
@@ -191,7 +191,7 @@ def _of_group(
 ) -> dict[str, list[Table]]:
     """Return the tables of a group, by filter: those of the tasks that have rows."""
     tasks = [task.task_name for task in group.get_all_tasks()]
-    found: dict[str, list[Table]] = {}
+    by_filter: dict[str, list[Table]] = {}
     for pipeline in dict.fromkeys(name for task in tasks for name in tables.get(task, ())):
         of_tasks = {
             task: table
@@ -203,8 +203,8 @@ def _of_group(
         if left_out:
             log.warning("group %s: its rows are without %s", group.name, left_out)
         if of_tasks:
-            found[pipeline] = [GroupTable(group.name, of_tasks, weighting)]
-    return found
+            by_filter[pipeline] = [GroupTable(group.name, of_tasks, weighting)]
+    return by_filter
 
 
 class GroupTable(Table):

@@ -132,7 +132,9 @@ class TrialGrader:
             source: pipelines.AnswerSource = "grader"
             if not isinstance(values, Mapping) or "answer" not in values:
                 source = pipelines.answer_source(
-                    next(each for each in self._task._filters if each.name == pipeline),
+                    next(
+                        candidate for candidate in self._task._filters if candidate.name == pipeline
+                    ),
                     self._task.task_docs[0],
                     runs_code=self.runs_code,
                     matches_exactly=self._exact_match is not None,

@@ -88,11 +88,11 @@ def loggable_values(values: Sequence[Any], metrics: Iterable[str]) -> dict[str, 
     >>> loggable_values([{"f1": 0.5, "em": True}, None], ["em", "f1", "acc"])
     {'em': [True, None], 'f1': [0.5, None]}
     """
-    given = [each if isinstance(each, Mapping) else {} for each in values]
+    given = [of_trial if isinstance(of_trial, Mapping) else {} for of_trial in values]
     return {
-        name: [_plain(each.get(name)) for each in given]
+        name: [_plain(of_trial.get(name)) for of_trial in given]
         for name in metrics
-        if any(name in each for each in given)
+        if any(name in of_trial for of_trial in given)
     }
 
 

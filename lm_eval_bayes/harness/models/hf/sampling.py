@@ -70,8 +70,8 @@ def warpers(settings: Mapping[str, Any]) -> list[Any] | None:
     import transformers
 
     for name, value in settings.items():
-        known = hasattr(transformers.GenerationConfig(), name) and name not in _SEVERAL
-        if not known and not is_neutral(name, value):
+        is_setting = hasattr(transformers.GenerationConfig(), name) and name not in _SEVERAL
+        if not is_setting and not is_neutral(name, value):
             rule = "be a setting of transformers' generate for one sequence"
             raise TaskConfigError.of(name, "unsupported", rule, value)
     if settings["temperature"] == 0:

@@ -99,8 +99,8 @@ def read_trial(
             raise RequestFailed("the answer contains no message")
         content = _joined(message.get("content"))
         reasoning = message.get("reasoning_content") or message.get("reasoning")
-        said = {"reasoning_content": reasoning, "refusal": message.get("refusal")}
-        signals |= {name: text for name, text in said.items() if isinstance(text, str)}
+        texts = {"reasoning_content": reasoning, "refusal": message.get("refusal")}
+        signals |= {name: text for name, text in texts.items() if isinstance(text, str)}
     else:
         content = _joined(choice.get("text"))
         if content is None and finish_reason != "content_filter":
@@ -301,8 +301,8 @@ class TrialClient:
         trial = answer.value
         signals = {**(trial.signals or {}), **measured}
         missing = [name for name in _COUNTED if getattr(trial, name) is None]
-        asked = self.payloads.measures and not self.payloads.tempers(request)
-        if asked and "completion_bpt" not in signals and trial.text:
+        has_bits = self.payloads.measures and not self.payloads.tempers(request)
+        if has_bits and "completion_bpt" not in signals and trial.text:
             missing.append("completion_bpt")
         if missing:
             self.warn_once("missing", "the server sends no %s", join_words(missing, "or"))

@@ -396,11 +396,11 @@ class OpenAISampling(SamplingMixin):
         context: Any = prompt
         if self._payloads.chat:
             context = self.apply_chat_template([{"role": "user", "content": prompt}])
-        asked = replace(request, context=context, prompt=prompt, seed=seed, kwargs=_CHECK_KWARGS)
-        messages = prompts_to_send(self, [asked], self._payloads.chat)
+        question = replace(request, context=context, prompt=prompt, seed=seed, kwargs=_CHECK_KWARGS)
+        messages = prompts_to_send(self, [question], self._payloads.chat)
         server, quiet = self._client(attempts=_ATTEMPTS_TO_CHECK), lambda *warning: None
         client = TrialClient(server, self._payloads, messages, set(), 1, None, quiet)
-        ((_, answer),) = client.outcomes([asked])
+        ((_, answer),) = client.outcomes([question])
         if isinstance(answer, RequestFailed):
             raise answer
         # all that the server wrote, reasoning and answer

@@ -68,9 +68,12 @@ class WorkerResources:
         >>> WorkerResources(gpus=2).room(nodes), WorkerResources(gpus=8, spread=True).room(nodes)
         (5, 1)
         """
-        each = 1.0 if self.spread else self.gpus
+        gpus = 1.0 if self.spread else self.gpus
         rooms = [
-            min(node.get("CPU", 0.0), node.get("GPU", 0.0) / each if each else math.inf)
+            min(
+                node.get("CPU", 0.0),
+                node.get("GPU", 0.0) / gpus if gpus else math.inf,
+            )
             for node in nodes
         ]
         places = sum(map(math.floor, rooms))
