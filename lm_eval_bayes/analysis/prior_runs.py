@@ -12,7 +12,7 @@ from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.comparability import check_same_metric, identical_runs
 from lm_eval_bayes.analysis.pass_rows import rows_to_dict
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.prior_trials import check_other_trials
+from lm_eval_bayes.runs.merging import check_other_trials
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats import (
     SAME_CHANCES,

@@ -14,7 +14,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.column_names import find_columns
-from lm_eval_bayes.runs.readers.file_access import errors_of
+from lm_eval_bayes.runs.readers.protocol import errors_of
 from lm_eval_bayes.runs.readers.trial_table import TrialTable, check_columns, table_contents
 from lm_eval_bayes.stats import FloatArray, ScoreOutcomes
 

@@ -13,9 +13,13 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.provenance import differing_keys, generation
 from lm_eval_bayes.runs.query import Query
-from lm_eval_bayes.runs.readers.file_access import errors_of
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
-from lm_eval_bayes.runs.readers.protocol import UNREADABLE_RULES, FileContents, NothingToCountError
+from lm_eval_bayes.runs.readers.protocol import (
+    UNREADABLE_RULES,
+    FileContents,
+    NothingToCountError,
+    errors_of,
+)
 from lm_eval_bayes.runs.regrading import regraded_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, with_scores

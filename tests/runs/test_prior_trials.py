@@ -3,7 +3,7 @@
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes.runs.prior_trials import check_other_trials
+from lm_eval_bayes.runs.merging import check_other_trials
 from lm_eval_bayes.runs.task_run import TaskRun
 
 

@@ -17,9 +17,8 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.log_fields import lookup, mapping
-from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, files_beside
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with

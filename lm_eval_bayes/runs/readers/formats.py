@@ -32,14 +32,16 @@ from lm_eval_bayes.runs.readers import (
     verifiers_traces,
     zero_one_matrix,
 )
-from lm_eval_bayes.runs.readers.file_access import (
+from lm_eval_bayes.runs.readers.json_files import broken, load_json
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    Found,
+    Query,
     check_permission,
     errors_of,
     files_below,
     unreadable,
 )
-from lm_eval_bayes.runs.readers.json_files import broken, load_json
-from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.store.locations import store_of

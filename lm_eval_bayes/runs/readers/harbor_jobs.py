@@ -14,7 +14,6 @@ from typing import Any
 
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings, number
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     load_json,
@@ -24,7 +23,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query, files_below
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.task_run import Provenance

@@ -32,7 +32,6 @@ from lm_eval_bayes.runs.provenance import (
     identifying_arguments,
     provenance_of,
 )
-from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import broken, clusters_of, load_json
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
@@ -42,6 +41,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     NothingToCountError,
     Query,
     choice_note,
+    files_beside,
 )
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines

@@ -14,8 +14,7 @@ from lm_eval_bayes._util.files import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import first_names, one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, mapping, number
-from lm_eval_bayes.runs.readers.file_access import unreadable
-from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.readers.protocol import Query, unreadable
 from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from lm_eval_bayes._util.files import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
-from lm_eval_bayes.runs.readers.file_access import unreadable
 from lm_eval_bayes.runs.readers.json_files import beginning, load_json
+from lm_eval_bayes.runs.readers.protocol import unreadable
 from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines
 
 #: The endings of the names of tables.

@@ -15,7 +15,6 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes.runs.log_fields import lookup, mapping, mappings
-from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
     load_json,
@@ -25,7 +24,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, files_beside
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, call_settings, matches
 from lm_eval_bayes.runs.task_run import Provenance
 

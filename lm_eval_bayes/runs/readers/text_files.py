@@ -21,7 +21,7 @@ from lm_eval_bayes._util.files import (
 )
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.file_access import unreadable
+from lm_eval_bayes.runs.readers.protocol import unreadable
 
 #: A byte order mark and blanks.
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"

@@ -18,13 +18,13 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import lookup
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import clusters_of, json_text
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
     NothingToCountError,
     Query,
     choice_note,
+    files_below,
 )
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines

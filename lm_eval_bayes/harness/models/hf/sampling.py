@@ -20,8 +20,7 @@ from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.generation_settings import is_neutral
-from lm_eval_bayes.harness.models.hf.lazy import LazyWeights
-from lm_eval_bayes.harness.models.hf.responses import Row, read_trial
+from lm_eval_bayes.harness.models.hf.model import LazyWeights, Row, read_trial
 from lm_eval_bayes.harness.models.interface import (
     RequestStream,
     TrialRequest,

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.models.hf.responses import find_stop
+from lm_eval_bayes.harness.models.hf.model import find_stop
 
 #: Tokens of one to three characters, some of none.
 PIECES = ["", "a", "b", "ab", "ba", "\n", "\n\n", "abb", " ", "a\n"]

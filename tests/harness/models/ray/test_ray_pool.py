@@ -90,7 +90,7 @@ def test_a_second_call_samples_what_is_missing_with_the_same_workers(cluster, tm
 def test_workers_that_die_lose_and_double_nothing(cluster, tmp_path, monkeypatch):
     """Every seventh request kills its worker, the first time that it is given."""
     # by chance one place may get several of them before it returns a trial
-    monkeypatch.setattr("lm_eval_bayes.harness.models.ray.pool.DEATHS_IN_A_ROW", 100)
+    monkeypatch.setattr("lm_eval_bayes.harness.models.ray.sampling.DEATHS_IN_A_ROW", 100)
     seen, deaths = set(), []
 
     def dies(request):
@@ -117,7 +117,7 @@ def test_the_trials_of_a_worker_that_does_not_answer_go_to_others(
 ):
     """The first worker with a request hangs, as a process that is stopped does."""
     for name, value in {"_HANGS_S": 0.6, "DEATHS_IN_A_ROW": 100}.items():
-        monkeypatch.setattr(f"lm_eval_bayes.harness.models.ray.pool.{name}", value)
+        monkeypatch.setattr(f"lm_eval_bayes.harness.models.ray.sampling.{name}", value)
     monkeypatch.setattr("lm_eval_bayes.harness.models.ray.worker.PATIENCE_S", 0.02)
     hanging, over = [], threading.Event()
 
@@ -145,7 +145,7 @@ def test_the_trials_of_a_worker_that_does_not_answer_go_to_others(
 def test_time_in_which_the_driver_was_stopped_is_no_silence(cluster, tmp_path, monkeypatch):
     """Clocks that jump by an hour at every look make no worker a hanging one."""
     clock = itertools.count(0.0, 3600.0)
-    pool = "lm_eval_bayes.harness.models.ray.pool"
+    pool = "lm_eval_bayes.harness.models.ray.sampling"
     monkeypatch.setattr(f"{pool}.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     clusters = cluster()
     lm = coin(tmp_path, seconds=0.005)
