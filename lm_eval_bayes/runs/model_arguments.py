@@ -292,9 +292,9 @@ def keyed(fingerprint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     {'endpoint': 'a:8000/v1/completions'}
     """
     left_out: tuple[str, ...] = ("commit",)
-    if _is_content(fingerprint.get("weights")):
+    if is_content(fingerprint.get("weights")):
         left_out += SOURCE_OF_WEIGHTS
-    if _is_content(fingerprint.get("tokenizer_files")):
+    if is_content(fingerprint.get("tokenizer_files")):
         left_out += SOURCE_OF_TOKENIZER
     if isinstance(fingerprint.get("served"), Mapping) and "/" in str(fingerprint.get("endpoint")):
         left_out += ("endpoint",)  # an address; a name that the user gave has no slash
@@ -303,7 +303,8 @@ def keyed(fingerprint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     return model, source
 
 
-def _is_content(identity: object) -> bool:
+def is_content(identity: object) -> bool:
+    """Return whether an identity is that of the content of files, wherever they lie."""
     return isinstance(identity, str) and identity.startswith(f"{SHA256}:")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_json
 from lm_eval_bayes._util.packages import pip_install_extra
-from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
@@ -160,7 +160,7 @@ class LocalJudge:
             config = transformers.AutoConfig.from_pretrained(name, revision=revision)
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=revision)
         except Exception as error:  # of the hub, a file or a model's own code
-            sentence = f"the verifier {name} cannot be read: {_first_line(error)}"
+            sentence = f"the verifier {name} cannot be read: {one_line(error_line(error), 300)}"
             raise VerifierError(sentence, "path", "verifier", name) from error
         self._label_tokens = LabelTokens(tokenizer, name)
         self.control_tokens = self._label_tokens.control_tokens
@@ -214,7 +214,7 @@ class LocalJudge:
         except Exception as error:  # no such device, no memory, a truncated file
             sentence = (
                 f"the verifier {self._name} cannot be loaded on {self._device}: "
-                f"{_first_line(error)}"
+                f"{one_line(error_line(error), 300)}"
             )
             raise VerifierError(sentence, "failed", "verifier", self._name) from error
 
@@ -265,12 +265,6 @@ def _window(config: Any, tokenizer: Any) -> int | None:
             return length
     length = getattr(tokenizer, "model_max_length", None)
     return int(length) if isinstance(length, (int, float)) and 0 < length < _NO_LENGTH else None
-
-
-def _first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its class."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return one_line(lines[0] if lines else type(error).__name__, 300)
 
 
 def _scored(a: float, b: float, c: float) -> Scores | Unjudged:

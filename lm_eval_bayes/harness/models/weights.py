@@ -31,6 +31,7 @@ from lm_eval_bayes._util.hashing import (
 )
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.runs.model_arguments import is_content
 
 log = get_logger(__name__)
 
@@ -60,11 +61,6 @@ _SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-(\d{5})\.(safetensors|bin)"
 
 #: What the identity of a file's content starts with.
 CONTENT = f"{SHA256}:"
-
-
-def is_content(identity: object) -> bool:
-    """Whether an identity is that of the content of files, wherever they lie."""
-    return isinstance(identity, str) and identity.startswith(CONTENT)
 
 
 def files_identity(

@@ -15,6 +15,7 @@ from typing import Any
 
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes._util.hashing import hash_text
+from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import DatasetUnavailableError, Rule, TaskConfigError
 from lm_eval_bayes.runs.log_fields import cluster_label
 
@@ -133,7 +134,9 @@ class HubQuery:
             api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
             api.dataset_info(dataset.name, revision=dataset.revision, timeout=self._timeout_s)
         except Exception as error:
-            self._problems[dataset.name] = f"{type(error).__name__}: {_first_line(error)}"
+            self._problems[dataset.name] = (
+                f"{type(error).__name__}: {one_line(error_line(error), 200)}"
+            )
         else:
             self._problems[dataset.name] = None
 
@@ -180,7 +183,7 @@ def demo_questions(**_: Any) -> dict[str, Any]:
 
 def loading_error(config: Any, error: Exception) -> DatasetUnavailableError:
     """Return the error of questions that cannot be loaded: it says how to cache them."""
-    problem = f"{type(error).__name__}: {_first_line(error)}"
+    problem = f"{type(error).__name__}: {one_line(error_line(error), 200)}"
     if callable(config.custom_dataset):
         sentence = f"task {config.task}: its `custom_dataset` function fails ({problem})"
         return DatasetUnavailableError(sentence, "failed", "custom_dataset")
@@ -305,11 +308,6 @@ def building_error(task: object, error: Exception) -> TaskConfigError:
     """Return the error of a YAML with which, and with its first question, the harness fails."""
     sentence = (
         f"task {task}: the harness cannot build it from its YAML and its first question "
-        f"({type(error).__name__}: {_first_line(error)})"
+        f"({type(error).__name__}: {one_line(error_line(error), 200)})"
     )
     return TaskConfigError(sentence, "failed", "task", task)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
