@@ -322,7 +322,7 @@ def _holds_arguments(name: str, value: object) -> bool:
 # -- names ---------------------------------------------------------------------------------------
 
 #: The models that record the trials of another backend, with that backend where it is fixed.
-_RECORDING = {"trials": "", "vllm-signals": "vllm", "hf-signals": "hf"}
+RECORDING = {"trials": "", "vllm-signals": "vllm", "hf-signals": "hf"}
 
 #: The harness's other names of one backend.
 _ALIASES = {"hf-auto": "hf", "huggingface": "hf"}
@@ -351,8 +351,8 @@ def backend_and_arguments(model: str, model_args: object) -> tuple[str, dict[str
     if isinstance(model_args, str):
         pairs = (part.partition("=") for part in model_args.split(","))
         arguments = {name.strip(): value for name, sign, value in pairs if sign}
-    if model in _RECORDING:
-        backend = _RECORDING[model] or str(arguments.pop("backend", model))
+    if model in RECORDING:
+        backend = RECORDING[model] or str(arguments.pop("backend", model))
     return _ALIASES.get(backend, backend), arguments
 
 

@@ -24,7 +24,7 @@ from lm_eval_bayes.harness.models.interface import (
     installed_versions,
 )
 from lm_eval_bayes.harness.models.openai.request import BACKENDS
-from lm_eval_bayes.runs.model_arguments import backend_and_arguments, identity
+from lm_eval_bayes.runs.model_arguments import RECORDING, backend_and_arguments, identity
 from lm_eval_bayes.store.trial import Trial
 
 #: Requests of one call where the backend chooses its batches itself (``batch_size=auto``).
@@ -201,9 +201,6 @@ SAMPLING = {
     **dict.fromkeys(BACKENDS.values(), (f"{_PACKAGE}.openai.sampling", "OpenAISampling")),
 }
 
-#: The registered names of this package's recording models.
-_RECORDING = ("trials", "vllm-signals", "hf-signals")
-
 
 def stock_class(backend: object) -> type[LM]:
     """Return the harness's class of a backend.
@@ -219,7 +216,7 @@ def stock_class(backend: object) -> type[LM]:
         If the harness has no such backend.
     """
     try:
-        if not isinstance(backend, str) or backend in _RECORDING:
+        if not isinstance(backend, str) or backend in RECORDING:
             raise ValueError("it is none")
         return BiasedCoinLM if backend == "biased_coin" else get_model(backend)
     except (ValueError, KeyError) as error:
