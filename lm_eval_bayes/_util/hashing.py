@@ -160,11 +160,6 @@ def sampling_hash(kwargs: Mapping[str, object]) -> str:
     return hash_json(kwargs, "sampling")
 
 
-def prompt_hash(prompt: str) -> str:
-    """Hash the prompt exactly as the model gets it."""
-    return hash_text(prompt, "prompt")
-
-
 def weight_hash_folder() -> Path:
     """Return the folder of the hashes of weights, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     home = os.environ.get("XDG_CACHE_HOME")

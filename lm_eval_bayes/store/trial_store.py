@@ -13,8 +13,8 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import (
     canonical_json,
+    hash_text,
     model_hash,
-    prompt_hash,
     sampling_hash,
     text_bytes,
 )
@@ -148,7 +148,7 @@ class TrialStore:
         """Store prompts in one transaction, exactly as the model gets them; return the hashes."""
         prompts = list(texts)
         self._describe(PROMPTS, map(text_bytes, prompts))
-        return [prompt_hash(prompt) for prompt in prompts]
+        return [hash_text(prompt, "prompt") for prompt in prompts]
 
     def _describe(self, table: Table, descriptions: Iterable[bytes]) -> None:
         records = [table.record((), (description,)) for description in descriptions]

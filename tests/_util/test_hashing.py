@@ -11,8 +11,8 @@ from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import (
     canonical_json,
+    hash_text,
     model_hash,
-    prompt_hash,
     sampling_hash,
 )
 
@@ -22,7 +22,7 @@ def test_the_digits_are_those_of_b2sum():
     printed = subprocess.run(
         ["b2sum", "--length", "128"], input=b"What is 2 + 2?", capture_output=True, check=True
     )
-    assert prompt_hash("What is 2 + 2?") == f"blake2b-128:{printed.stdout.split()[0].decode()}"
+    assert hash_text("What is 2 + 2?") == f"blake2b-128:{printed.stdout.split()[0].decode()}"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ ENDLESS["a"] = ENDLESS
         (model_hash, {1: 2}, "fingerprint", "type"),
         (model_hash, ENDLESS, "fingerprint", "range"),
         (sampling_hash, {"temperature": 1, "Seed": 5}, "sampling", "unknown-key"),
-        (prompt_hash, b"x", "prompt", "type"),
+        (hash_text, b"x", "text", "type"),
     ],
 )
 def test_what_cannot_be_hashed_is_named(hashed, value, argument, rule):

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
+from lm_eval_bayes._util.hashing import hash_text, model_hash, sampling_hash
 from lm_eval_bayes.store.export import export_jsonl, export_lines
 from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.prune import verify
@@ -53,7 +53,7 @@ def test_everything_is_there(store, describe, make_trial, tmp_path):
     model, sampling, versions, prompt, signals, first, second, outcome, cluster = lines
     assert model["hash"] == model_hash(model["description"]) == key.model
     assert sampling["hash"] == sampling_hash(sampling["description"]) == key.sampling
-    assert prompt["hash"] == prompt_hash(prompt["description"]) == key.prompt
+    assert prompt["hash"] == hash_text(prompt["description"]) == key.prompt
     assert versions["description"] == {"vllm": "0.32.0", "torch": "2.13.0"}
     assert signals["signals"] == {"bits": None, "n": 1}
     assert first["signals"] == {"bits": None}

@@ -6,7 +6,7 @@ import threading
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
+from lm_eval_bayes._util.hashing import hash_text, model_hash, sampling_hash
 from lm_eval_bayes.store.errors import OtherWeightsError, StoreError
 from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -91,7 +91,7 @@ def test_hashes_must_be_described_first(store, key, make_trial, part):
 def test_hashes_are_explained(store, describe):
     key = describe(store, ODD, {"pretrained": "m\ud800", "x": 1.0}, {"temperature": 1.0})
     assert key.model == model_hash({"x": 1, "pretrained": "m\ud800"})
-    assert key.prompt == prompt_hash(ODD)
+    assert key.prompt == hash_text(ODD)
     assert key.sampling == sampling_hash({"temperature": 1})
     assert store.model(key.model) == {"pretrained": "m\ud800", "x": 1}
     assert store.prompt(key.prompt) == ODD
