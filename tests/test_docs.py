@@ -105,25 +105,59 @@ def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
     assert make_docs.with_numbers(page) == page, AGAIN
 
 
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def anchors(page):
+    """Return the names of a page's headings, as sites and repositories make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    words = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"[-\s]+", "-", heading) for heading in words}
+
+
 @pytest.mark.parametrize(
     "page",
     [*PAGES, *sorted(REPOSITORY.glob("*.md")), *sorted(EXAMPLES.glob("*/README.md"))],
     ids=lambda path: str(path.relative_to(REPOSITORY)),
 )
 def test_links_lead_somewhere_and_pictures_have_words(page):
-    message = page.read_text(encoding="utf-8")
-    for bang, words, target in re.findall(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", message):
+    for bang, words, target in LINK.findall(page.read_text(encoding="utf-8")):
         if not target.startswith("https://"):
-            assert (page.parent / target.partition("#")[0]).exists(), target
+            path, _, anchor = target.partition("#")
+            file = (page.parent / path).resolve() if path else page
+            assert file.is_file(), target
+            assert not anchor or anchor in anchors(file), target
+            # the site has the pages and nothing else of the repository
+            assert page not in PAGES or file.is_relative_to(DOCS), target
         assert len(words) > (40 if bang else 0), target
 
 
-def test_the_gallery_names_every_script():
-    gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"make_docs.py"}
-    assert set(re.findall(r"examples/(\w+\.py)", gallery)) == scripts
-    shown = set(re.findall(r"\((pictures/[^)]+)\)", gallery))
+def test_the_site_has_every_page_and_the_pages_every_picture():
+    site = yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = re.findall(r"[\w/]+\.md", str(site["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
+    assert site["validation"] == {
+        "omitted_files": "warn",
+        "links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"},
+    }
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    shown = set(re.findall(r"\((pictures/[^)]+)\)", "".join(texts)))
     assert shown == {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
+
+
+#: Words, as `wc -w` counts them: of README and the pages together, and of a command's prose.
+MOST_WORDS, MOST_WORDS_OF_A_COMMAND = 15_000, 150
+
+
+def test_the_docs_are_short(make_docs):
+    pages = [REPOSITORY / "README.md", *DOCS.glob("*.md")]
+    assert len(pages) == 1 + 12
+    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= MOST_WORDS
+    assert (REPOSITORY / "README.md").stat().st_size <= 9_000
+    for words, command in COMMANDS.items():
+        prose, _ = make_docs.help_parts(command)
+        assert len(" ".join(prose).split()) <= MOST_WORDS_OF_A_COMMAND, words
 
 
 # -- CITATION.cff --------------------------------------------------------------------------------

@@ -18,10 +18,7 @@ from lm_eval_bayes.harness.task.settings import KEYS
 from lm_eval_bayes.rubric import SCHEMATA
 
 #: The pages of examples/docs that are written by hand and shown commands of.
-PAGES = (
-    *("tasks", "sampling", "intervals", "decisions", "rubrics", "custom_tasks", "python"),
-    "plugin",
-)
+PAGES = ("tasks", "custom_tasks", "sampling", "intervals", "decisions", "screens", "report", "python")
 
 
 def demoted(page: str) -> str:
