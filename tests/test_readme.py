@@ -18,7 +18,16 @@ from lm_eval_bayes.harness.task.settings import KEYS
 from lm_eval_bayes.rubric import SCHEMATA
 
 #: The pages of examples/docs that are written by hand and shown commands of.
-PAGES = ("tasks", "custom_tasks", "sampling", "intervals", "decisions", "screens", "report", "python")
+PAGES = (
+    "tasks",
+    "custom_tasks",
+    "sampling",
+    "intervals",
+    "decisions",
+    "screens",
+    "report",
+    "python",
+)
 
 
 def demoted(page: str) -> str:
