@@ -52,13 +52,18 @@ def test_every_command_has_the_page_that_the_code_makes(make_docs):
 
 
 def test_a_page_tells_of_every_argument_and_option():
+    index = (DOCS / "commands" / "README.md").read_text(encoding="utf-8")
+    common = index.partition("## Common options\n")[2].partition("\n## ")[0]
     for words, command in COMMANDS.items():
         page = (DOCS / "commands" / f"{words[0]}.md").read_text(encoding="utf-8")
         if len(words) > 1:
             page = page.partition(f"## lm-eval-bayes {' '.join(words)}\n")[2].partition("\n## ")[0]
         for parameter in command.params:
             if parameter.param_type_name == "option":
-                assert f"| `{parameter.opts[0]}" in page, (words, parameter.name)
+                name = max(parameter.opts, key=len)
+                is_own = f"| `{parameter.opts[0]}" in page
+                is_common = re.search(rf"common options.*`{name}`", page) and f"`{name}" in common
+                assert is_own or is_common, (words, name)
             else:
                 assert f"| `{parameter.metavar.rstrip('.')}" in page, (words, parameter.name)
 
@@ -144,6 +149,18 @@ def test_the_site_has_every_page_and_the_pages_every_picture():
     texts = [page.read_text(encoding="utf-8") for page in PAGES]
     shown = set(re.findall(r"\((pictures/[^)]+)\)", "".join(texts)))
     assert shown == {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
+
+
+def test_the_map_of_the_house_names_files_that_exist():
+    chapter = (
+        (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8").partition("## Where a change goes")[2]
+    )
+    named = re.findall(r"`([a-z_/]+(?:\.py|\.html|/))`", chapter.partition("\n## ")[0])
+    assert len(named) > 20
+    for path in named:
+        assert (REPOSITORY / path).exists() or any(
+            (REPOSITORY / "lm_eval_bayes").glob(f"**/{path.rstrip('/')}")
+        ), path
 
 
 #: Words, as `wc -w` counts them: of README and the pages together, and of a command's prose.
