@@ -231,8 +231,8 @@ def text(words: str) -> str:
 
 
 def code(words: str) -> str:
-    """Return text as code, also within a table."""
-    return f"`{words}`".replace("|", "\\|") if words else ""
+    """Return text as code, also within a table, where sites show the escape of a bar in code."""
+    return f"`{words}`".replace("|", "`\\|`") if words else ""
 
 
 # -- numbers ---------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_an_option_says_what_it_takes_and_what_it_does(words):
 
 def test_what_markdown_would_take_for_its_own_is_escaped(make_docs):
     assert make_docs.text("samples_*.jsonl or <b> of `a|b`, --json") == (
-        "samples\\_\\*.jsonl or \\<b\\> of `a\\|b`, `--json`"
+        "samples\\_\\*.jsonl or \\<b\\> of `a`\\|`b`, `--json`"
     )
 
 
