@@ -142,22 +142,15 @@ def test_the_site_has_every_page_and_fails_at_a_dead_link():
     site = yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))
     listed = re.findall(r"[\w/]+\.md", str(site["nav"]))
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
-    assert site["validation"] == {
-        "omitted_files": "warn",
-        "links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"},
-    }
+    assert set(site["validation"]["links"].values()) == {"warn"}
 
 
 def test_the_map_of_the_house_names_files_that_exist():
-    chapter = (
-        (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8").partition("## Where a change goes")[2]
-    )
-    named = re.findall(r"`([a-z_/]+(?:\.py|\.html|/))`", chapter.partition("\n## ")[0])
-    assert len(named) > 20
-    for path in named:
-        assert (REPOSITORY / path).exists() or any(
-            (REPOSITORY / "lm_eval_bayes").glob(f"**/{path.rstrip('/')}")
-        ), path
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    chapter = re.search(r"\n## Where a change goes\n(.*?)\n## ", text, flags=re.DOTALL)[1]
+    for path in re.findall(r"`([a-z_/]+(?:\.py|\.html|/))`", chapter):
+        in_a_room = (REPOSITORY / "lm_eval_bayes").glob(f"**/{path.rstrip('/')}")
+        assert (REPOSITORY / path).exists() or any(in_a_room), path
 
 
 #: Words, as `wc -w` counts them: of README and the pages together, and of a command's prose.
