@@ -1,4 +1,4 @@
-"""Graders of contest answers on graded cases: the table of docs/grading.md.
+"""Graders of contest answers on graded cases: the table of docs/tasks.md.
 
     python grading.py                                   # the cases beside this script
     python grading.py CASES.jsonl … --write             # other files too, into the page
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parent / "docs" / "grading.md"
+PAGE = Path(__file__).parent / "docs" / "tasks.md"
 OWN_CASES = Path(__file__).with_name("grading_cases.jsonl")
 MARK = "<!-- made by grading.py -->"
 #: Seconds after which a grader's answer counts as wrong.

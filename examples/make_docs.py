@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +39,17 @@ next shell. `{PROGRAM} --show-completion` prints them instead, to put them where
 # -- command pages -----------------------------------------------------------------------------
 
 
-def command_pages() -> dict[str, str]:
-    """Return every page of a command by its file name, and the index as README.md."""
+def root_command() -> Any:
     import typer
 
     from lm_eval_bayes.cli.main import app
 
-    root = typer.main.get_command(app)
+    return typer.main.get_command(app)
+
+
+def command_pages() -> dict[str, str]:
+    """Return every page of a command by its file name, and the index as README.md."""
+    root = root_command()
     pages = {f"{name}.md": page(name, command) for name, command in root.commands.items()}
     return {"README.md": index(root), **pages}
 
@@ -55,8 +61,9 @@ def index(root: Any) -> str:
         inner = getattr(command, "commands", {})
         names = f" ({', '.join(f'`{inner_name}`' for inner_name in inner)})" if inner else ""
         lines.append(f"| [`{PROGRAM} {name}`]({name}.md){names} | {text(summary(command))} |")
-    lines += ["", "## Options", "", *options_table(root), ""]
-    lines += [COMPLETION, *exit_codes(root)]
+    lines += ["", "## Options", "", OPTIONS_HEAD, *option_rows(root).values(), ""]
+    lines += ["## Common options", "", "Those that a command has are named on its page.", ""]
+    lines += [OPTIONS_HEAD, *sorted(common_rows()), "", COMPLETION, *exit_codes(root)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -86,7 +93,12 @@ def section(path: str, command: Any, heading: str) -> list[str]:
         for argument in arguments:
             lines.append(f"| {code(argument_name(argument))} | {text(argument.help or '')} |")
         lines.append("")
-    lines += [f"{heading} Options", "", *options_table(command), ""]
+    rows, common = option_rows(command), common_rows()
+    own = [row for row in rows.values() if row not in common]
+    lines += [f"{heading} Options", "", OPTIONS_HEAD, *own, ""]
+    names = ", ".join(f"`{name}`" for name, row in rows.items() if row in common)
+    if names:
+        lines += [f"And of the [common options](README.md#common-options) {names}.", ""]
     if examples:
         lines += [f"{heading} Examples", "", "```bash", *examples, "```", ""]
     return lines
@@ -129,16 +141,36 @@ def usage(path: str, command: Any) -> str:
     return " ".join(words)
 
 
-def options_table(command: Any) -> list[str]:
-    lines = ["| option | default | meaning |", "|---|---|---|"]
+OPTIONS_HEAD = "| option | default | meaning |\n|---|---|---|"
+#: An option is common if so many commands have it, with the same text.
+COMMON = 8
+
+
+def option_rows(command: Any) -> dict[str, str]:
+    """Return a row of a table for every option that is not hidden, by its name."""
+    rows = {}
     for param in command.params:
-        if param.param_type_name != "option" or param.hidden:
-            continue
-        names = ", ".join([*param.opts, *param.secondary_opts])
-        description, shown = default(param)
-        named = code(f"{names} {value(param, command)}".strip())
-        lines.append(f"| {named} | {shown} | {text(description)} |")
-    return [*lines, "| `-h, --help` |  | Show the help text and exit. |"]
+        if param.param_type_name == "option" and not param.hidden:
+            names = ", ".join([*param.opts, *param.secondary_opts])
+            description, shown = default(param)
+            named = code(f"{names} {value(param, command)}".strip())
+            rows[flag(param)] = f"| {named} | {shown} | {text(description)} |"
+    return rows | {"--help": "| `-h, --help` |  | Show the help text and exit. |"}
+
+
+@cache
+def common_rows() -> frozenset[str]:
+    """Return the rows of the options that many commands have."""
+    counts = Counter(
+        row for command in leaves(root_command()) for row in option_rows(command).values()
+    )
+    return frozenset(row for row, n in counts.items() if n >= COMMON)
+
+
+def leaves(command: Any) -> list[Any]:
+    """Return the commands that do something, of a group or of one that is none."""
+    inner = getattr(command, "commands", None)
+    return [command] if inner is None else [leaf for sub in inner.values() for leaf in leaves(sub)]
 
 
 def argument_name(param: Any) -> str:
@@ -199,8 +231,8 @@ def text(words: str) -> str:
 
 
 def code(words: str) -> str:
-    """Return text as code, also within a table."""
-    return f"`{words}`".replace("|", "\\|") if words else ""
+    """Return text as code, also within a table, where sites show the escape of a bar in code."""
+    return f"`{words}`".replace("|", "`\\|`") if words else ""
 
 
 # -- numbers ---------------------------------------------------------------------------------

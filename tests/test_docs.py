@@ -52,13 +52,18 @@ def test_every_command_has_the_page_that_the_code_makes(make_docs):
 
 
 def test_a_page_tells_of_every_argument_and_option():
+    index = (DOCS / "commands" / "README.md").read_text(encoding="utf-8")
+    common = index.partition("## Common options\n")[2].partition("\n## ")[0]
     for words, command in COMMANDS.items():
         page = (DOCS / "commands" / f"{words[0]}.md").read_text(encoding="utf-8")
         if len(words) > 1:
             page = page.partition(f"## lm-eval-bayes {' '.join(words)}\n")[2].partition("\n## ")[0]
         for parameter in command.params:
             if parameter.param_type_name == "option":
-                assert f"| `{parameter.opts[0]}" in page, (words, parameter.name)
+                name = max(parameter.opts, key=len)
+                is_own = f"| `{parameter.opts[0]}" in page
+                is_common = re.search(rf"common options.*`{name}`", page) and f"`{name}" in common
+                assert is_own or is_common, (words, name)
             else:
                 assert f"| `{parameter.metavar.rstrip('.')}" in page, (words, parameter.name)
 
@@ -91,7 +96,7 @@ def test_an_option_says_what_it_takes_and_what_it_does(words):
 
 def test_what_markdown_would_take_for_its_own_is_escaped(make_docs):
     assert make_docs.text("samples_*.jsonl or <b> of `a|b`, --json") == (
-        "samples\\_\\*.jsonl or \\<b\\> of `a\\|b`, `--json`"
+        "samples\\_\\*.jsonl or \\<b\\> of `a`\\|`b`, `--json`"
     )
 
 
@@ -105,25 +110,61 @@ def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
     assert make_docs.with_numbers(page) == page, AGAIN
 
 
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def anchors(page):
+    """Return the names of a page's headings, as sites and repositories make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    words = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"[-\s]+", "-", heading) for heading in words}
+
+
 @pytest.mark.parametrize(
     "page",
     [*PAGES, *sorted(REPOSITORY.glob("*.md")), *sorted(EXAMPLES.glob("*/README.md"))],
     ids=lambda path: str(path.relative_to(REPOSITORY)),
 )
 def test_links_lead_somewhere_and_pictures_have_words(page):
-    message = page.read_text(encoding="utf-8")
-    for bang, words, target in re.findall(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", message):
+    for bang, words, target in LINK.findall(page.read_text(encoding="utf-8")):
         if not target.startswith("https://"):
-            assert (page.parent / target.partition("#")[0]).exists(), target
+            path, _, anchor = target.partition("#")
+            file = (page.parent / path).resolve() if path else page
+            assert file.is_file(), target
+            assert not anchor or anchor in anchors(file), target
+            # the site has the pages and nothing else of the repository
+            assert page not in PAGES or file.is_relative_to(DOCS), target
         assert len(words) > (40 if bang else 0), target
 
 
-def test_the_gallery_names_every_script():
-    gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"make_docs.py"}
-    assert set(re.findall(r"examples/(\w+\.py)", gallery)) == scripts
-    shown = set(re.findall(r"\((pictures/[^)]+)\)", gallery))
-    assert shown == {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
+def test_the_site_has_every_page_and_fails_at_a_dead_link():
+    site = yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = re.findall(r"[\w/]+\.md", str(site["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
+    assert set(site["validation"]["links"].values()) == {"warn"}
+
+
+def test_the_map_of_the_house_names_files_that_exist():
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
+    chapter = re.search(r"\n## Where a change goes\n(.*?)\n## ", text, flags=re.DOTALL)[1]
+    for path in re.findall(r"`([a-z_/]+(?:\.py|\.html|/))`", chapter):
+        in_a_room = (REPOSITORY / "lm_eval_bayes").glob(f"**/{path.rstrip('/')}")
+        assert (REPOSITORY / path).exists() or any(in_a_room), path
+
+
+#: Words, as `wc -w` counts them: of README and the pages together, and of a command's prose.
+MOST_WORDS, MOST_WORDS_OF_A_COMMAND = 15_000, 150
+
+
+def test_the_docs_are_short(make_docs):
+    pages = [REPOSITORY / "README.md", *DOCS.glob("*.md")]
+    assert len(pages) == 1 + 12
+    assert sum(len(page.read_text("utf-8").split()) for page in pages) <= MOST_WORDS
+    assert (REPOSITORY / "README.md").stat().st_size <= 9_000
+    for words, command in COMMANDS.items():
+        prose, _ = make_docs.help_parts(command)
+        assert len(" ".join(prose).split()) <= MOST_WORDS_OF_A_COMMAND, words
 
 
 # -- CITATION.cff --------------------------------------------------------------------------------

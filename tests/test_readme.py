@@ -17,12 +17,6 @@ from lm_eval_bayes.harness.rubrics.result_rows import KEYS as RUBRIC_KEYS
 from lm_eval_bayes.harness.task.settings import KEYS
 from lm_eval_bayes.rubric import SCHEMATA
 
-#: The pages of examples/docs that are written by hand and shown commands of.
-PAGES = (
-    *("tasks", "sampling", "intervals", "decisions", "rubrics", "custom_tasks", "python"),
-    "plugin",
-)
-
 
 def demoted(page: str) -> str:
     """Return a page with every heading one level lower, as in a document that includes it."""
@@ -34,9 +28,9 @@ def demoted(page: str) -> str:
 
 
 def guide() -> str:
-    """Return the README, then the pages with headings one level lower."""
-    docs = REPOSITORY / "examples" / "docs"
-    pages = [demoted((docs / f"{name}.md").read_text(encoding="utf-8")) for name in PAGES]
+    """Return the README, then the pages of the docs with headings one level lower."""
+    paths = sorted((REPOSITORY / "examples" / "docs").glob("*.md"))
+    pages = [demoted(path.read_text(encoding="utf-8")) for path in paths]
     return "\n".join([(REPOSITORY / "README.md").read_text(encoding="utf-8"), *pages])
 
 
