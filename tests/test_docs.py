@@ -43,7 +43,7 @@ def make_docs(monkeypatch):
 
 
 def test_every_command_has_the_page_that_the_code_makes(make_docs):
-    created = make_docs.pages(numbers=False)
+    created = make_docs.pages()
     stale = [path.name for path, message in created.items() if not path.is_file()]
     stale += [
         p.name for p, message in created.items() if p.is_file() and p.read_text("utf-8") != message
@@ -98,13 +98,6 @@ def test_what_markdown_would_take_for_its_own_is_escaped(make_docs):
 # -- the other pages -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
-    pytest.importorskip("scorio", reason="scorio is not installed")
-    page = (DOCS / "differs.md").read_text(encoding="utf-8")
-    assert make_docs.with_numbers(page) == page, AGAIN
-
-
 @pytest.mark.parametrize(
     "page",
     [*PAGES, *sorted(REPOSITORY.glob("*.md")), *sorted(EXAMPLES.glob("*/README.md"))],
@@ -118,12 +111,13 @@ def test_links_lead_somewhere_and_pictures_have_words(page):
         assert len(words) > (40 if bang else 0), target
 
 
-def test_the_gallery_names_every_script():
-    gallery = (DOCS / "gallery.md").read_text(encoding="utf-8")
+def test_evidence_names_every_script_and_pages_show_every_picture():
+    texts = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
     scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"make_docs.py"}
-    assert set(re.findall(r"examples/(\w+\.py)", gallery)) == scripts
-    shown = set(re.findall(r"\((pictures/[^)]+)\)", gallery))
-    assert shown == {f"pictures/{path.name}" for path in (DOCS / "pictures").iterdir()}
+    assert set(re.findall(r"\b(\w+\.py)\b", texts["evidence.md"])) == scripts
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"pictures/([^)]+)\)", "".join([readme, *texts.values()])))
+    assert shown == {path.name for path in (DOCS / "pictures").iterdir()}
 
 
 # -- CITATION.cff --------------------------------------------------------------------------------

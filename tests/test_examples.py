@@ -17,7 +17,6 @@ EXAMPLES = REPOSITORY / "examples"
 #: Simulations that take more than five seconds.
 SLOW = {
     "anytime_error_rates.py",
-    "calibration.py",
     "clusters.py",
     "evidence.py",
     "grading.py",
@@ -27,7 +26,6 @@ SLOW = {
     "prior_evidence.py",
     "ray_workers.py",
     "reproduce_paper.py",
-    "sampling_slots.py",
     "scores.py",
     "shared_prior.py",
     "simultaneous_ranking.py",
@@ -38,9 +36,8 @@ SLOW = {
 }
 #: Smaller than by default, where that takes minutes.
 ARGUMENTS = {
-    "calibration.py": ("--runs", "5"),
     "noise.py": ("--short", "--runs", "5"),
-    "sampling_slots.py": ("--trials", "8", "--median", "0.1"),
+    "intervals_elsewhere.py": ("--replicates", "2"),
 }
 #: It starts a Ray cluster.
 RAY = {"ray_workers.py"}
@@ -75,19 +72,6 @@ def test_script(script, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out.strip()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("script", ["reproduce_paper.py", "calibration.py"])
-def test_pictures_are_drawn_where_a_folder_is_given(script, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    few = ["--replicates", "50"] if script == "reproduce_paper.py" else ["--runs", "2"]
-    run(EXAMPLES / script, *few, "--out", tmp_path / "here")
-    pictures = list((tmp_path / "here").glob("*.png"))
-    assert pictures
-    for picture in pictures:
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        assert picture.stat().st_size > 5_000
 
 
 def test_the_yamls_with_metrics_and_aggregations_agree_with_the_class(tmp_path, capsys):

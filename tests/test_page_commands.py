@@ -66,7 +66,6 @@ GIVEN = {
     "README.md": ("runs/new", "runs/old", "logs"),
     "decisions.md": ("results",),
     "rubrics.md": ("new_run",),
-    "gallery.md": ("aime_2025_II.csv",),
     "leaderboard/README.md": ("submissions/mine",),
 }
 
@@ -105,7 +104,7 @@ def as_run(command):
     return command
 
 
-def give(name, shared):
+def give(name):
     """Make a file or a folder that a page takes as the reader's own."""
     path = Path(name)
     if name == "logs":
@@ -115,8 +114,6 @@ def give(name, shared):
     elif name == "submissions/mine":
         shutil.copytree(min(path.parent.iterdir()), path)
         (path / "submission.yaml").write_text("model: My model\nowner: me\n", encoding="utf-8")
-    elif path.suffix == ".csv":
-        shutil.copy(shared / "data/outcomes/matharena_aime_2025_II.csv", path)
     elif name in ("runs", "new_run"):
         lm_eval_command(
             *("--model", "trials", "--model_args", f"backend=biased_coin,store={name}.sqlite,p=.6"),
@@ -169,8 +166,7 @@ def test_each_exemption_is_of_a_command():
     [page for page in PAGES if any(left_out(command) is None for command in commands(page))],
     ids=lambda page: str(page.relative_to(REPOSITORY)),
 )
-def test_the_commands_of_a_page_run_in_their_order(page, tmp_path, monkeypatch, request):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+def test_the_commands_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
     if page.parent.name == "leaderboard":
         shutil.copytree(page.parent, tmp_path / "page")
         monkeypatch.chdir(tmp_path / "page")
@@ -178,8 +174,7 @@ def test_the_commands_of_a_page_run_in_their_order(page, tmp_path, monkeypatch, 
         shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
         monkeypatch.chdir(tmp_path)
     for name in GIVEN.get(name_of(page), ()):
-        shared = request.getfixturevalue("shared") if name.endswith(".csv") else None
-        give(name, shared)
+        give(name)
     printed = [run(as_run(command)) for command in commands(page) if left_out(command) is None]
     for screen in screens(page):
         assert any(screen in output for output in printed), screen
