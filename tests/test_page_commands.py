@@ -58,8 +58,6 @@ INSTEAD = [
         r"backend=biased_coin,store=\1,beta=2:3",
     ),
     (r"\baime25_(bayes|rubric)\b", r"demo_arithmetic_\1"),
-    (r"--runs 200 --sizes 30 --trials 2 4 16 64", "--runs 5 --sizes 10 --trials 2"),
-    (r"--replicates 1000", "--replicates 4"),
 ]
 #: Files and folders of the reader's own by page, and how they come to be.
 GIVEN = {
