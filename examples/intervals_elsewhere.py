@@ -53,6 +53,13 @@ def clt_within(right: np.ndarray, n: int) -> Ends:
     return share.mean(axis=1) - Z * error, share.mean(axis=1) + Z * error
 
 
+def bayes_at_n(right: np.ndarray, n: int) -> Ends:
+    """scorio's bayes_ci: mean and sd under a uniform prior per question, which evalscope prints."""
+    mean = (right + 1) / (n + 2)
+    error = np.sqrt((mean * (1 - mean) / (n + 3)).sum(axis=1)) / right.shape[1]
+    return mean.mean(axis=1) - Z * error, mean.mean(axis=1) + Z * error
+
+
 def clt_over(right: np.ndarray, n: int) -> Ends:
     """The standard error of the questions' means, as in the harness, lighteval and inspect_ai."""
     share = right / n
@@ -97,6 +104,7 @@ def hbayes(scope: str, right: np.ndarray, n: int) -> Ends:
 #: Scope, name and function of each column.
 METHODS: list[tuple[str, str, Callable[[np.ndarray, int], Ends]]] = [
     ("benchmark", "CLT within questions", clt_within),
+    ("benchmark", "Bayes@N", bayes_at_n),
     ("benchmark", "`hbayes@N`", functools.partial(hbayes, "benchmark")),
     ("population", "CLT over questions", clt_over),
     ("population", "Wilson", wilson),

@@ -9,7 +9,7 @@ import pytest
 from _support.paths import REPOSITORY
 from scipy import stats
 
-from lm_eval_bayes import Outcomes, clt_interval
+from lm_eval_bayes import Outcomes, bayes_at_n, clt_interval
 from lm_eval_bayes.stats import within_question_clt
 
 
@@ -31,7 +31,7 @@ def test_a_row_of_the_page_is_made_again(script):
     (row,) = (row for row in table if row[0] == "all, 15 × 1")
     assert row[1] == "–"
     shown = dict(zip(names, row, strict=True))
-    for name in ("`hbayes@N`", "CLT over questions", "Wilson", "`hbayes@N_population`"):
+    for name in ("Bayes@N", "`hbayes@N`", "CLT over questions", "Wilson", "`hbayes@N_population`"):
         held, width, score = map(float, shown[name].split("/"))
         coverage, *rest = np.mean([cell[name] for cell in cells], axis=0)
         assert held == pytest.approx(100 * coverage, abs=0.6)
@@ -40,12 +40,13 @@ def test_a_row_of_the_page_is_made_again(script):
 
 def test_the_formulas_are_the_usual_ones(script):
     right = np.random.default_rng(0).binomial(4, 0.3, (3, 12))
-    for name in ("clt_within", "clt_over", "wilson"):
+    for name in ("clt_within", "clt_over", "wilson", "bayes_at_n"):
         ends = np.transpose(getattr(script, name)(right, 4))
         for counts, found in zip(right, ends, strict=True):
             outcomes = Outcomes.from_counts(np.stack([4 - counts, counts], axis=1))
             expected = {
                 "clt_within": lambda o=outcomes: within_question_clt(o),
+                "bayes_at_n": lambda o=outcomes: bayes_at_n(o).interval(0.95, "normal"),
                 "clt_over": lambda c=counts: clt_interval(c / 4),
                 "wilson": lambda c=counts: stats.binomtest(int(c.sum()), 48).proportion_ci(
                     method="wilson"
