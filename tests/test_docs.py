@@ -111,15 +111,6 @@ def test_links_lead_somewhere_and_pictures_have_words(page):
         assert len(words) > (40 if bang else 0), target
 
 
-def test_evidence_names_every_script_and_pages_show_every_picture():
-    texts = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
-    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"make_docs.py"}
-    assert set(re.findall(r"\b(\w+\.py)\b", texts["evidence.md"])) == scripts
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"pictures/([^)]+)\)", "".join([readme, *texts.values()])))
-    assert shown == {path.name for path in (DOCS / "pictures").iterdir()}
-
-
 # -- CITATION.cff --------------------------------------------------------------------------------
 
 

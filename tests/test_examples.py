@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import runpy
 import subprocess
 import sys
@@ -72,6 +73,16 @@ def test_script(script, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out.strip()
+
+
+def test_evidence_names_every_script_and_pages_show_every_picture():
+    docs = EXAMPLES / "docs"
+    texts = {page.name: page.read_text(encoding="utf-8") for page in docs.glob("*.md")}
+    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"make_docs.py"}
+    assert set(re.findall(r"\b(\w+\.py)\b", texts["evidence.md"])) == scripts
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"pictures/([^)]+)\)", "".join([readme, *texts.values()])))
+    assert shown == {path.name for path in (docs / "pictures").iterdir()}
 
 
 def test_the_yamls_with_metrics_and_aggregations_agree_with_the_class(tmp_path, capsys):
