@@ -7,7 +7,7 @@ often the interval contained the truth, with its mean width in units of that und
 whose d and s are known (of "clusters" where there is none).
 
     python examples/clusters.py                  # a short version, a few seconds
-    python examples/clusters.py --runs 200       # those of docs/intervals.md, some minutes
+    python examples/clusters.py --runs 200       # those of docs/evidence.md, some minutes
 
 The second table is of the difference of two equal models that answered the same questions, by
 `compare` in scope population with and without the clusters.

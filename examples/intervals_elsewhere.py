@@ -1,244 +1,184 @@
-"""The same trials, counted as other tools count them: the tables of docs/differs.md.
+"""Intervals of other tools beside those of this package: the table of docs/differs.md.
 
-    python intervals_elsewhere.py               # a taste
-    python intervals_elsewhere.py --runs 200    # the tables of the page
+Ten shapes of benchmark, each with its success probabilities of questions. Of every data set each
+method gives its 95% interval. A method about these questions is judged by the mean of their
+probabilities, one about the population by its mean. A cell holds the coverage in percent, the mean
+width and the mean interval score of Winkler (width + 40 times the distance of a missed truth). The
+columns of evalstats 0.3.3 are left out where it is not installed.
 
-The formulas are those of the releases named in docs/differs.md, written down again here; only
-scorio is called itself, and its rows are left out where it is not installed.
+    python intervals_elsewhere.py --designs 15x1    # a few seconds
+    python intervals_elsewhere.py                   # the table, a quarter of an hour
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+from evidence import draw_p, outcomes_of
 from scipy import stats
 
-from lm_eval_bayes import Outcomes, compare, hbayes_at_n, pass_at_k
+from lm_eval_bayes import hbayes_at_n
 
-Interval = tuple[float, float]
+#: name: (share, a, b) of each Beta distribution of p; b = 0 is p = a for all.
+SHAPES = {
+    "Beta(.5,1.5)": [(1.0, 0.5, 1.5)],
+    "Beta(.2,2)": [(1.0, 0.2, 2.0)],
+    "Beta(30,1)": [(1.0, 30.0, 1.0)],
+    "Beta(.3,.3)": [(1.0, 0.3, 0.3)],
+    "Beta(2,3)": [(1.0, 2.0, 3.0)],
+    "half .2, half .8": [(0.5, 0.2, 0.0), (0.5, 0.8, 0.0)],
+    "all .9": [(1.0, 0.9, 0.0)],
+    "all .04": [(1.0, 0.04, 0.0)],
+    "third 0, else Beta(8,2)": [(1 / 3, 0.0, 0.0), (2 / 3, 8.0, 2.0)],
+    "97% .9, 3% 0": [(0.97, 0.9, 0.0), (0.03, 0.0, 0.0)],
+}
+#: Questions and trials; the table has a row for every shape at the first, and then for every
+#: design the mean over the shapes.
+DESIGNS = ((30, 4), (15, 1), (30, 1), (100, 1), (15, 4), (100, 4), (30, 16), (30, 64))
+REPLICATES = 400
 Z = float(stats.norm.ppf(0.975))
+Ends = tuple[np.ndarray, np.ndarray]
 
 
-def ours(R: np.ndarray, scope: str = "benchmark") -> Interval:
-    interval = hbayes_at_n(Outcomes.from_matrix(R), scope=scope).interval(0.95)
-    return interval.low, interval.high
+def clt_within(right: np.ndarray, n: int) -> Ends:
+    """nemo-evaluator's sample_level_ci: the variance of the trials of each question."""
+    share = right / n
+    error = np.sqrt((share * (1 - share) / (n - 1)).sum(axis=1)) / right.shape[1]
+    return share.mean(axis=1) - Z * error, share.mean(axis=1) + Z * error
 
 
-def ours_population(R: np.ndarray) -> Interval:
-    return ours(R, "population")
+def bayes_at_n(right: np.ndarray, n: int) -> Ends:
+    """scorio's bayes_ci: mean and sd under a uniform prior per question, which evalscope prints."""
+    mean = (right + 1) / (n + 2)
+    error = np.sqrt((mean * (1 - mean) / (n + 3)).sum(axis=1)) / right.shape[1]
+    return mean.mean(axis=1) - Z * error, mean.mean(axis=1) + Z * error
 
 
-def uniform_prior(R: np.ndarray) -> Interval:
-    """scorio's bayes_ci; evalscope's bayes_at_n has the same mean and sd, and no interval."""
-    from scorio.eval import bayes_ci
-
-    return bayes_ci(R)[2:]
-
-
-def scorio_avg(R: np.ndarray) -> Interval:
-    from scorio.eval import avg_ci
-
-    return avg_ci(R)[2:]
+def clt_over(right: np.ndarray, n: int) -> Ends:
+    """The standard error of the questions' means, as in the harness, lighteval and inspect_ai."""
+    share = right / n
+    error = share.std(axis=1, ddof=1) / math.sqrt(right.shape[1])
+    return share.mean(axis=1) - Z * error, share.mean(axis=1) + Z * error
 
 
-def over_questions(R: np.ndarray) -> Interval:
-    """The mean over questions and its standard error, times 1.96: lighteval, inspect_ai."""
-    means = R.mean(axis=1)
-    half = Z * means.std(ddof=1) / math.sqrt(len(means)) if len(means) > 1 else 0.0
-    return means.mean() - half, means.mean() + half
+def wilson(right: np.ndarray, n: int) -> Ends:
+    """Wilson's interval that counts every trial."""
+    trials = right.shape[1] * n
+    p, scale = right.sum(axis=1) / trials, 1 + Z * Z / trials
+    half = Z * np.sqrt(p * (1 - p) / trials + (Z / (2 * trials)) ** 2) / scale
+    center = (p + Z * Z / (2 * trials)) / scale
+    return center - half, center + half
 
 
-def t_over_questions(R: np.ndarray) -> Interval:
-    """inspect_ai's ci()."""
-    means = R.mean(axis=1)
-    if len(means) < 2:
-        return means[0], means[0]
-    half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
-    return means.mean() - half, means.mean() + half
+def evalstats_interval(name: str, right: np.ndarray, n: int) -> Ends:
+    """A function of evalstats, of the questions' means, as its `compare` calls wilson_ci_1d."""
+    from evalstats.core import resampling
+
+    interval = getattr(resampling, name)
+    low, high = np.transpose([interval(means, 0.05) for means in right / n])
+    return low, high
 
 
-def wilson_over_questions(R: np.ndarray) -> Interval:
-    """inspect_ai's ci_wilson(), which counts every question once however often it was asked."""
-    return _wilson(R.mean() * len(R), len(R))
+@functools.cache
+def posterior_ends(right: tuple[int, ...], n: int) -> dict[str, tuple[float, float]]:
+    """Return the ends of `hbayes@N` in both scopes."""
+    posterior = hbayes_at_n(outcomes_of(np.array(right), n), scope="population")
+    intervals = (each.interval(0.95) for each in (posterior.benchmark, posterior))
+    return {interval.scope: (interval.low, interval.high) for interval in intervals}
 
 
-def evalstats_mean(R: np.ndarray) -> Interval:
-    """evalstats' automatic interval of 0/1 data: Wilson's, of the questions' means, whose sum is
-    rounded to a whole number."""
-    return _wilson(round(float(R.mean(axis=1).sum())), len(R))
+def hbayes(scope: str, right: np.ndarray, n: int) -> Ends:
+    # questions are exchangeable: equal counts in another order have the same posterior
+    low, high = np.transpose(
+        [posterior_ends(tuple(each), n)[scope] for each in np.sort(right).tolist()]
+    )
+    return low, high
 
 
-def _wilson(right: float, n: int) -> Interval:
-    p, scale = right / n, 1 + Z * Z / n
-    half = Z * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n)) / scale
-    center = (p + Z * Z / (2 * n)) / scale
-    return max(center - half, 0.0), min(center + half, 1.0)
+#: Scope, name and function of each column.
+METHODS: list[tuple[str, str, Callable[[np.ndarray, int], Ends]]] = [
+    ("benchmark", "CLT within questions", clt_within),
+    ("benchmark", "Bayes@N", bayes_at_n),
+    ("benchmark", "`hbayes@N`", functools.partial(hbayes, "benchmark")),
+    ("population", "CLT over questions", clt_over),
+    ("population", "Wilson", wilson),
+    ("population", "evalstats", functools.partial(evalstats_interval, "wilson_ci_1d")),
+    (
+        "population",
+        "evalstats `bayes_binary`",
+        functools.partial(evalstats_interval, "bayes_binary_ci_1d"),
+    ),
+    ("population", "`hbayes@N_population`", functools.partial(hbayes, "population")),
+]
 
 
-def across_runs(R: np.ndarray) -> Interval:
-    """NeMo-Skills' std_err_across_runs, times 1.96: trial i of all questions is run i."""
-    runs = R.mean(axis=0)
-    half = Z * runs.std(ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else 0.0
-    return runs.mean() - half, runs.mean() + half
-
-
-METHODS: dict[str, Callable[[np.ndarray], Interval]] = {
-    "`hbayes@N` (this package)": ours,
-    "`hbayes@N_population` (this package)": ours_population,
-    "scorio `bayes_ci`; evalscope `bayes_at_n` ± 1.96 sd": uniform_prior,
-    "scorio `avg_ci`": scorio_avg,
-    "lighteval, inspect_ai: `stderr` × 1.96": over_questions,
-    "inspect_ai `ci`": t_over_questions,
-    "inspect_ai `ci_wilson`": wilson_over_questions,
-    "evalstats `compare`, automatic (Wilson)": evalstats_mean,
-    "NeMo-Skills `std_err_across_runs` × 1.96": across_runs,
-}
-
-
-def our_difference(A: np.ndarray, B: np.ndarray, scope: str = "benchmark") -> Interval:
-    interval = compare(*map(Outcomes.from_matrix, (A, B)), scope=scope).interval
-    return interval.low, interval.high
-
-
-def our_difference_population(A: np.ndarray, B: np.ndarray) -> Interval:
-    return our_difference(A, B, "population")
-
-
-def clt_difference(A: np.ndarray, B: np.ndarray) -> Interval:
-    """The paired differences of the questions and their standard error, times 1.96."""
-    return over_questions(A - B)
-
-
-def evalstats_difference(A: np.ndarray, B: np.ndarray) -> Interval:
-    """evalstats' automatic interval of a difference of 0/1 data: Bonett and Price's with two
-    pseudo-questions, which are shrunk by the observed differences if there are several runs."""
-    difference = (A - B).mean(axis=1)
-    squares, unequal = (difference**2).sum(), np.abs(A - B).mean(axis=1).sum()
-    pseudo = 2 * (squares + 2) / (unequal + 2)
-    n = len(A) + 2
-    center = difference.sum() / n
-    half = Z * math.sqrt(((squares + pseudo) / n - center**2) / n)
-    return max(center - half, -1.0), min(center + half, 1.0)
-
-
-DIFFERENCES: dict[str, Callable[[np.ndarray, np.ndarray], Interval]] = {
-    "`compare` (this package)": our_difference,
-    "`compare --scope population` (this package)": our_difference_population,
-    "paired standard error × 1.96": clt_difference,
-    "evalstats `compare`, automatic (Bonett–Price)": evalstats_difference,
-}
-
-
-def methods() -> dict[str, Callable[[np.ndarray], Interval]]:
+def methods() -> list[tuple[str, str, Callable[[np.ndarray, int], Ends]]]:
+    """Return the columns that can be computed here."""
     try:
-        import scorio  # noqa: F401
+        import evalstats  # noqa: F401
     except ModuleNotFoundError:
-        return {name: method for name, method in METHODS.items() if "scorio" not in name}
+        return [method for method in METHODS if "evalstats" not in method[1]]
     return METHODS
 
 
-def one_sided() -> str:
-    """What each says where every trial went the same way."""
-    cases = {
-        "1 question, 4 of 4 right": np.ones((1, 4), int),
-        "30 questions, 4 of 4 right each": np.ones((30, 4), int),
-        "30 questions, all 120 wrong": np.zeros((30, 4), int),
-    }
-    rows = [["95% interval", *cases]]
-    for name, method in methods().items():
-        rows.append([name, *(_interval(method(R)) for R in cases.values())])
-    return table(rows)
+def cell(shape: str, m: int, n: int, replicates: int) -> dict[str, list[float]]:
+    """Return coverage, mean width and mean interval score by method."""
+    parts = SHAPES[shape]
+    rng = np.random.default_rng([list(SHAPES).index(shape), m, n])
+    p = np.array([draw_p(parts, m, rng) for _ in range(replicates)])
+    right = rng.binomial(n, p)
+    mean = sum(share * (a / (a + b) if b > 0 else a) for share, a, b in parts)
+    truths = {"benchmark": p.mean(axis=1), "population": np.full(replicates, mean)}
+    judged = {}
+    for scope, name, ends in methods():
+        if n == 1 and ends is clt_within:
+            continue
+        low, high = ends(right, n)
+        miss = np.maximum(np.maximum(low - truths[scope], truths[scope] - high), 0.0)
+        # rounding: where all questions are alike, the truth may be the end itself
+        held, width = miss < 1e-12, high - low
+        judged[name] = [held.mean(), width.mean(), (width + 40 * miss).mean()]
+    return judged
 
 
-def coverage(runs: int, a: float, b: float, seed: int = 0) -> str:
-    """How often each holds the truth: of these questions, and of the population of questions."""
-    rng = np.random.default_rng(seed)
-    truths = rng.beta(a, b, (runs, 30))
-    drawn = [rng.binomial(1, p[:, None], (30, 4)) for p in truths]
-    rows = [["method", "covers the score of these questions", "of their population", "width"]]
-    for name, method in methods().items():
-        intervals = np.array([method(R) for R in drawn])
-        rows.append([name, *_held(intervals, (truths.mean(axis=1), np.full(runs, a / (a + b))))])
-    return table(rows)
-
-
-def differences(runs: int, a: float, b: float, seed: int = 2) -> str:
-    """The same for the difference of two models; half of the questions are equally hard for both.
-
-    The true difference in the population is 0.
-    """
-    rng = np.random.default_rng(seed)
-    first = rng.beta(a, b, (runs, 30))
-    second = np.where(rng.random((runs, 30)) < 0.5, first, rng.beta(a, b, (runs, 30)))
-    drawn = [
-        tuple(rng.binomial(1, p[:, None], (30, 4)) for p in pair)
-        for pair in zip(first, second, strict=True)
-    ]
-    rows = [["method", "covers the difference on these questions", "in the population", "width"]]
-    truths = ((first - second).mean(axis=1), np.zeros(runs))
-    for name, method in DIFFERENCES.items():
-        intervals = np.array([method(*pair) for pair in drawn])
-        rows.append([name, *_held(intervals, truths)])
-    return table(rows)
-
-
-def _held(intervals: np.ndarray, truths: tuple[np.ndarray, ...]) -> list[str]:
-    low, high = intervals.T
-    held = [f"{100 * ((low <= truth) & (truth <= high)).mean():.0f}%" for truth in truths]
-    return [*held, f"{(high - low).mean():.3f}"]
-
-
-def order(runs: int, seed: int = 1) -> str:
-    """How often the better of two models comes first, by the mean score and by Pass@k."""
-    rng = np.random.default_rng(seed)
-    first = rng.beta(2, 3, (10 * runs, 30))
-    second = np.clip(first + rng.normal(0.06, 0.05, first.shape), 0, 1)
-    better = np.sign(second.mean(axis=1) - first.mean(axis=1))
-    names = {"mean score (Pass@1)": lambda n: 1, "Pass@2": lambda n: 2, "Pass@4": lambda n: 4}
-    cells: dict[str, list[str]] = {name: [] for name in [*names, "Pass@N"]}
-    trials = (4, 8, 16)
-    for n in trials:
-        right = [rng.binomial(n, p) for p in (first, second)]
-        for name, k in {**names, "Pass@N": lambda n: n}.items():
-            # Pass@k of a question with 0..n right answers, as the estimator has it
-            of_count = np.array([_pass(c, n, k(n)) for c in range(n + 1)])
-            a, b = (of_count[counts].mean(axis=1) for counts in right)
-            placed = np.where(np.isclose(a, b), 0.5, np.sign(b - a) == better)
-            cells[name].append(f"{100 * placed.mean():.0f}")
-    rows = [["the better model comes first, percent", *(f"N = {n}" for n in trials)]]
-    return table([*rows, *([name, *row] for name, row in cells.items())])
-
-
-def _pass(right: int, n: int, k: int) -> float:
-    return pass_at_k(Outcomes.from_counts([[n - right, right]]), k).value
-
-
-def _interval(interval: Interval) -> str:
-    return f"[{interval[0]:.3f}, {interval[1]:.3f}]".replace("-0.000", "0.000")
-
-
-def table(rows: list[list[str]]) -> str:
-    head, *body = ("| " + " | ".join(row) + " |" for row in rows)
-    return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
-
-
-TABLES: dict[str, Callable[[int], str]] = {
-    "one-sided": lambda runs: one_sided(),
-    "hard": lambda runs: coverage(runs, 0.2, 2),
-    "middling": lambda runs: coverage(runs, 2, 3),
-    "hard-differences": lambda runs: differences(runs, 0.2, 2),
-    "order": order,
-}
+def row(label: str, cells: list[dict[str, list[float]]]) -> list[str]:
+    """Return a row of the table: the means over the cells."""
+    texts = []
+    for _, name, _ in methods():
+        if name in cells[0]:
+            held, width, score = np.mean([each[name] for each in cells], axis=0)
+            texts.append(f"{100 * held:.0f}/{width:.3f}/{score:.3f}".replace("/0.", "/."))
+        else:
+            texts.append("–")
+    return [label, *texts]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=50, help="simulated runs (default 50)")
-    runs = parser.parse_args().runs
-    print("\n\n".join(make(runs) for make in TABLES.values()))
+    parser.add_argument("--replicates", type=int, default=REPLICATES, help="data sets per cell")
+    parser.add_argument("--designs", nargs="+", help="MxN, as 30x4 (default: those of the page)")
+    parser.add_argument("--out", type=Path, help="a JSON file for the cells")
+    options = parser.parse_args()
+    designs = [tuple(map(int, each.split("x"))) for each in options.designs or ()] or DESIGNS
+    header = ["{} × {}".format(*designs[0]), *(name for _, name, _ in methods())]
+    rows, cells = [header, ["---"] * len(header)], {}
+    for m, n in designs:
+        of_design = {shape: cell(shape, m, n, options.replicates) for shape in SHAPES}
+        if (m, n) == designs[0]:
+            rows += [row(shape, [each]) for shape, each in of_design.items()]
+        rows.append(row(f"all, {m} × {n}", list(of_design.values())))
+        posterior_ends.cache_clear()
+        cells[f"{m}x{n}"] = of_design
+        if options.out:
+            options.out.write_text(json.dumps(cells))
+    for texts in rows:
+        print("| " + " | ".join(texts) + " |")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
-"""Write the pages of docs/ that come from the code: one a command, and the numbers of a comparison.
+"""Write the pages of docs/commands/ from the command objects, so that each command has a page.
 
-    python make_docs.py            # say which pages of commands are up to date
-    python make_docs.py --check    # the same of all pages; exit code 1 if one is not
-    python make_docs.py --write    # write them
-
-Pages of commands come from the command objects themselves, so whatever `lm-eval-bayes --help`
-lists has a page. The numbers in differs.md need scorio: pip install "lm-eval-bayes[dev]".
+python make_docs.py            # say which pages are up to date
+python make_docs.py --check    # the same; exit code 1 if one is not
+python make_docs.py --write    # write them
 """
 
 from __future__ import annotations
@@ -235,35 +232,12 @@ def code(words: str) -> str:
     return f"`{words}`".replace("|", "`\\|`") if words else ""
 
 
-# -- numbers ---------------------------------------------------------------------------------
-
-#: Simulated runs behind the tables of differs.md.
-RUNS = 200
-
-
-def with_numbers(page: str) -> str:
-    """Return a page with the tables between its marks made anew."""
-    from intervals_elsewhere import TABLES
-
-    for name, make in TABLES.items():
-        mark = f"<!-- made by intervals_elsewhere.py: {name} -->"
-        if page.count(mark) != 2:
-            raise SystemExit(f"differs.md must have the mark {mark} before and after its table")
-        before, _, after = page.split(mark)
-        page = f"{before}{mark}\n\n{make(RUNS)}\n\n{mark}{after}"
-    return page
-
-
 # -- files ---------------------------------------------------------------------------------------
 
 
-def pages(numbers: bool) -> dict[Path, str]:
+def pages() -> dict[Path, str]:
     """Return every page that comes from the code."""
-    pages_by_path = {DOCS / "commands" / name: page for name, page in command_pages().items()}
-    if numbers:
-        path = DOCS / "differs.md"
-        pages_by_path[path] = with_numbers(path.read_text(encoding="utf-8"))
-    return pages_by_path
+    return {DOCS / "commands" / name: page for name, page in command_pages().items()}
 
 
 def gone(pages_by_path: dict[Path, str]) -> list[Path]:
@@ -277,7 +251,7 @@ def main() -> None:
     action.add_argument("--check", action="store_true", help="end with 1 if a page is not current")
     action.add_argument("--write", action="store_true", help="write the pages")
     options = parser.parse_args()
-    pages_by_path = pages(numbers=options.check or options.write)
+    pages_by_path = pages()
     stale = 0
     for path, page in pages_by_path.items():
         same = path.is_file() and path.read_text(encoding="utf-8") == page

@@ -10,10 +10,6 @@ are estimated. Printed for every shape, M and N, in percent:
 - power: how often a two-sided z test at 5% found a true difference of the size of
   `detectable_difference`, about these questions (80 is right; the test knows the variance).
 
-With 200 benchmarks per cell: icc and flip at least 89.5 and 89.0 where M (N - 1) is 60 or more, and
-81.0 below (half .05, half .9 at M = 10, N = 2); closer 94.9 to 99.4; power 76 to 83, and 71 to 92
-with fewer repeated trials.
-
     python examples/noise.py                    # a short version, under a minute
     python examples/noise.py --runs 200         # all cells, a quarter of an hour
 """

@@ -1,7 +1,7 @@
 """The simulations of [Hariri 2026], arXiv 2510.04265, with the paper's numbers beside ours.
 
-    python reproduce_paper.py                                      # numbers only, a minute
-    python reproduce_paper.py --replicates 10000 --out figures     # many minutes, with figures
+    python reproduce_paper.py                         # a minute
+    python reproduce_paper.py --replicates 10000      # many minutes
 
 The paper prints the mean scores of its eleven simulated models, and not the probabilities of their
 30 questions. Here these are quantiles of Beta distributions of strength 4.5, which needs as many
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 
@@ -58,7 +57,7 @@ N_SUBSETS = {5: 50, 10: 20, 15: 20}
 DISTINCT_RANKS = {"AIME'25": 11, "AIME'24": 13, "HMMT'25": 14, "BrUMO'25": 14}
 
 
-def figure_1(p: np.ndarray, R: np.ndarray, replicates: int, seed: int) -> dict[str, np.ndarray]:
+def figure_1(p: np.ndarray, R: np.ndarray, replicates: int, seed: int) -> None:
     matrices = max(10, replicates // 10)
     print("Figure 1: mean tau_b with the true ranking of eleven simulated models")
     print(f"(a) {matrices} independent outcome matrices; the paper has 1,000")
@@ -83,10 +82,9 @@ def figure_1(p: np.ndarray, R: np.ndarray, replicates: int, seed: int) -> dict[s
     print(f"(b) and (c), bootstraps of one matrix: {apart:.3f} apart at most; paper: nearly alike")
     print(f"(b) is at most {from_a:.3f} from (a); paper: close. One matrix has its own order of")
     print("LLM9 and LLM10 and of LLM4 and LLM5, which its bootstraps share.\n")
-    return independent
 
 
-def convergence(R: np.ndarray, replicates: int, seed: int) -> dict[str, Convergence]:
+def convergence(R: np.ndarray, replicates: int, seed: int) -> None:
     print("Convergence@n [Section 3.3, App. F.1] of the same models without LLM5, the tied one")
     R = np.delete(R, 4, axis=0)
     results = {}
@@ -106,7 +104,6 @@ def convergence(R: np.ndarray, replicates: int, seed: int) -> dict[str, Converge
     print("paper, 11 real models: bayes 44.2 on HMMT'25 and 27.1 on BrUMO'25; best of the Pass@k")
     print("family 69.5 and 48.5; Pass@4 and Pass@8 do not converge in Fig. 9. With gold all Pass@k")
     print("has to arrive at the ranking by bayes@80, and most replicates of Pass@8 do not.\n")
-    return results
 
 
 #: Means of the eight original models [Hariri 2026, §2.8]; depths and trials of Figure 2.
@@ -114,7 +111,7 @@ ORIGINAL_MEANS = (0.3021, 0.3166, 0.4144, 0.4985, 0.5351, 0.5759, 0.6679, 0.7487
 DEPTHS, LENGTHS = (0, 1, 2, 4, 8, 16), (1, 2, 3, 5, 8, 16, 32, 64)
 
 
-def figure_2(replicates: int, seed: int) -> np.ndarray:
+def figure_2(replicates: int, seed: int) -> None:
     """Rank updated models, p ~ Beta(i + 3 ± 1, 12 − i ± 1), with trials of their old versions.
 
     With equal N and D the order of μ is the order of all successes together.
@@ -142,7 +139,6 @@ def figure_2(replicates: int, seed: int) -> np.ndarray:
     for d, gains in zip(DEPTHS[1:], tau[1:] - tau[0], strict=True):
         print(f"{f'D = {d}':15}" + "".join(f"{gain:+9.3f}" for gain in gains))
     print("paper: D <= 4 helps until about N = 5; D = 8 and 16 hurt at larger N\n")
-    return tau
 
 
 def expected_z(p: np.ndarray, other: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -276,66 +272,19 @@ def subsets_and_table_2(replicates: int, seed: int) -> None:
     print(f"paper, real models: {DISTINCT_RANKS}\n")
 
 
-def draw(
-    out: Path,
-    curves: dict[str, np.ndarray],
-    results: dict[str, Convergence],
-    study: np.ndarray,
-    p: np.ndarray,
-) -> None:
-    try:
-        import matplotlib
-    except ImportError:
-        print("No figures: matplotlib is not installed (pip install matplotlib).")
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(2, 2, figsize=(12, 9), layout="constrained")
-    trials = np.arange(1, TRIALS + 1)
-    for name, curve in curves.items():
-        axes[0, 0].plot(trials, curve, label=name)
-    axes[0, 0].set(xlabel="N", ylabel="Kendall's τ_b with the truth", title="Figure 1 (a)")
-    for name, result in results.items():
-        axes[0, 1].step(trials, result.cdf, where="post", label=name)
-    axes[0, 1].set(xlabel="n", ylabel="share of replicates", title="Convergence@n <= n")
-    for d, taus in zip(DEPTHS, study, strict=True):
-        axes[1, 0].plot(LENGTHS, taus, marker="o", label=f"D = {d}")
-    axes[1, 0].set(xlabel="N", ylabel="Kendall's τ_b with the truth", title="Figure 2")
-    axes[1, 0].set_xscale("log", base=2)
-    first, second = (p[MEANS.index(mean)] for mean in (0.608, 0.6213))
-    many = np.arange(1, 401)
-    axes[1, 1].plot(many, expected_z(first, second, many), label=".6080 and .6213")
-    for z in (1.645, 1.96):
-        axes[1, 1].axhline(z, linestyle=":", color="grey")
-    axes[1, 1].set(xlabel="N", ylabel="expected z", title="Figure 3")
-    for axis in axes.flat:
-        axis.legend(fontsize="small")
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "reproduce_paper.png"
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    print(f"Figures in {path}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, default=500, help="of every bootstrap")
-    parser.add_argument("--out", type=Path, help="folder for the figures; none are drawn without")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     p = mimics_with_means(MEANS, QUESTIONS, strength=STRENGTH)
     R = simulate_outcomes(p, TRIALS, seed=options.seed)
-    curves = figure_1(p, R, options.replicates, options.seed)
-    result = convergence(R, options.replicates, options.seed)
-    study = figure_2(options.replicates, options.seed)
+    figure_1(p, R, options.replicates, options.seed)
+    convergence(R, options.replicates, options.seed)
+    figure_2(options.replicates, options.seed)
     figure_3(p, options.replicates, options.seed)
     table_1(p, options.replicates, options.seed)
     subsets_and_table_2(options.replicates, options.seed)
-    if options.out is None:
-        print("No figures: give --out DIR to have them drawn.")
-    else:
-        draw(options.out, curves, result, study, p)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ learned from the board (`shared_scores`). Then equal models at N = 1: how often 
 one better?
 
     python examples/shared_prior.py                  # a short version, some seconds
-    python examples/shared_prior.py --runs 100       # the tables of the docs, a quarter of an hour
+    python examples/shared_prior.py --runs 100       # docs/evidence.md, a quarter of an hour
 """
 
 import argparse

@@ -7,7 +7,7 @@ on boards whose models are equally spaced the share of truly different pairs tha
 separated, beside Bonferroni's, and the coverage of the confidence sets for ranks.
 
     python examples/simultaneous_ranking.py                  # a taste, some seconds
-    python examples/simultaneous_ranking.py --runs 500       # the tables of the docs, half an hour
+    python examples/simultaneous_ranking.py --runs 500       # docs/evidence.md, half an hour
 """
 
 import argparse

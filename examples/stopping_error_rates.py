@@ -9,7 +9,7 @@ the answers vary.
 2. Widths. One model is sampled until its interval is narrow enough; does the interval still
    hold the truth in 95 of 100 runs?
 
-    python examples/stopping_error_rates.py --runs 4000   # the table in the docs, some minutes
+    python examples/stopping_error_rates.py --runs 4000   # docs/evidence.md, some minutes
 """
 
 from __future__ import annotations

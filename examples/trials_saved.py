@@ -8,7 +8,7 @@ Second: trials until a credible interval is narrow enough, given evenly to all q
 the questions that still carry the variance.
 
     python examples/trials_saved.py               # a taste, in seconds
-    python examples/trials_saved.py --runs 1000   # the numbers of the README
+    python examples/trials_saved.py --runs 1000   # the numbers of docs/evidence.md
 """
 
 import argparse

@@ -43,7 +43,7 @@ def make_docs(monkeypatch):
 
 
 def test_every_command_has_the_page_that_the_code_makes(make_docs):
-    created = make_docs.pages(numbers=False)
+    created = make_docs.pages()
     stale = [path.name for path, message in created.items() if not path.is_file()]
     stale += [
         p.name for p, message in created.items() if p.is_file() and p.read_text("utf-8") != message
@@ -101,13 +101,6 @@ def test_what_markdown_would_take_for_its_own_is_escaped(make_docs):
 
 
 # -- the other pages -----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
-    pytest.importorskip("scorio", reason="scorio is not installed")
-    page = (DOCS / "differs.md").read_text(encoding="utf-8")
-    assert make_docs.with_numbers(page) == page, AGAIN
 
 
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import runpy
 import subprocess
 import sys
@@ -17,7 +18,6 @@ EXAMPLES = REPOSITORY / "examples"
 #: Simulations that take more than five seconds.
 SLOW = {
     "anytime_error_rates.py",
-    "calibration.py",
     "clusters.py",
     "evidence.py",
     "grading.py",
@@ -27,7 +27,6 @@ SLOW = {
     "prior_evidence.py",
     "ray_workers.py",
     "reproduce_paper.py",
-    "sampling_slots.py",
     "scores.py",
     "shared_prior.py",
     "simultaneous_ranking.py",
@@ -38,9 +37,8 @@ SLOW = {
 }
 #: Smaller than by default, where that takes minutes.
 ARGUMENTS = {
-    "calibration.py": ("--runs", "5"),
     "noise.py": ("--short", "--runs", "5"),
-    "sampling_slots.py": ("--trials", "8", "--median", "0.1"),
+    "intervals_elsewhere.py": ("--replicates", "2"),
 }
 #: It starts a Ray cluster.
 RAY = {"ray_workers.py"}
@@ -77,17 +75,14 @@ def test_script(script, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.strip()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", ["reproduce_paper.py", "calibration.py"])
-def test_pictures_are_drawn_where_a_folder_is_given(script, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    few = ["--replicates", "50"] if script == "reproduce_paper.py" else ["--runs", "2"]
-    run(EXAMPLES / script, *few, "--out", tmp_path / "here")
-    pictures = list((tmp_path / "here").glob("*.png"))
-    assert pictures
-    for picture in pictures:
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        assert picture.stat().st_size > 5_000
+def test_evidence_names_every_script_and_pages_show_every_picture():
+    docs = EXAMPLES / "docs"
+    texts = {page.name: page.read_text(encoding="utf-8") for page in docs.glob("*.md")}
+    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"make_docs.py"}
+    assert set(re.findall(r"\b(\w+\.py)\b", texts["evidence.md"])) == scripts
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"pictures/([^)]+)\)", "".join([readme, *texts.values()])))
+    assert shown == {path.name for path in (docs / "pictures").iterdir()}
 
 
 def test_the_yamls_with_metrics_and_aggregations_agree_with_the_class(tmp_path, capsys):

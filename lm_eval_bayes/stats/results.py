@@ -284,11 +284,7 @@ class Estimate(Record):
 
         The normal interval around the mean of the trials, with the sd σ_avg [Hariri 2026, eq. 20]:
         that of the posterior under the uniform prior, times T/N. It is no credible interval, and
-        it covers too often, 1.34 times as wide as the interval of `hbayes_at_n` over the shapes of
-        the README's table. At 95%, M = 30 and over the 17 shapes of `examples/calibration.py` it
-        holds the true score in 99.7, 99.5, 99.0, 98.4 and 97.1% of runs on average at N = 2, 4, 8,
-        16 and 64, and in 97.7, 96.9, 96.2, 95.7 and 94.5% where it holds it least often (1,000
-        runs per shape; standard error up to .7).
+        it covers too often with few trials.
 
         Parameters
         ----------
