@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,6 @@ class LeftOut(Record):
     models: tuple[str, ...]
     lacks: str
 
-    def __str__(self) -> str:
-        return f"{self.schema} (missing: {self.lacks}, in {', '.join(self.models)})"
-
 
 @dataclass(frozen=True, eq=False)
 class ClassifiedRuns:
@@ -131,8 +129,7 @@ def classify_runs(
     runs: Sequence[TaskRun],
     thresholds: Thresholds,
     schemata: Iterable[Schema] | None = None,
-    *,
-    needed: Iterable[str] = (),
+    weights: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> ClassifiedRuns:
     """Classify the trials of several models on one task.
 
@@ -144,15 +141,16 @@ def classify_runs(
         Those of all models.
     schemata : iterable of Schema, optional
         Left out, the twelve, and the rubrics of their own that the tasks ran with.
-    needed : iterable of str, optional
-        Names of schemata that must not be left out, as are none of `schemata`.
+    weights : mapping of str to sequence of float, optional
+        Other weights than a schema's own, by its name; it must not be left out, as are none of
+        `schemata`.
 
     Raises
     ------
     InvalidInputError
         If the models answered different questions, were judged by
         different verifiers or only some of them by one, or lack the signals of a schema that
-        must not be left out.
+        must not be left out, or weights break their rule.
     """
     check_one_task(runs)
     for run in runs[1:]:
@@ -160,7 +158,12 @@ def classify_runs(
     task = runs[0].task
     cuts = thresholds.of(task)
     chosen = [*SCHEMATA.values(), *custom_rubrics(runs)] if schemata is None else list(schemata)
-    required = {*needed, *(() if schemata is None else [schema.name for schema in chosen])}
+    unknown = [name for name in weights if name not in [schema.name for schema in chosen]]
+    if unknown:
+        rule = f"be of one of the schemata ({', '.join(schema.name for schema in chosen)})"
+        raise InvalidInputError.of("weights", "choice", rule, unknown[0])
+    chosen = [s.with_weights(weights[s.name]) if s.name in weights else s for s in chosen]
+    required = {*weights, *(() if schemata is None else [schema.name for schema in chosen])}
     if any("invalid" in schema.variables for schema in chosen):
         _check_verdicts(runs)
     scores: dict[str, dict[str, RubricScore]] = {}
@@ -185,6 +188,13 @@ def classify_runs(
             raise InvalidInputError.of("schema", "missing", rule, schema.name)
         else:
             left_out.append(absent)
+    if not scores:
+        least = min(left_out, key=lambda left: len(left.lacks))
+        rule = (
+            f"have the signals of a schema in every run of {task}; the fewest are missing of "
+            f"{least.schema}: {least.lacks}"
+        )
+        raise InvalidInputError.of("RUN", "missing", rule, ", ".join(run.label for run in runs))
     return ClassifiedRuns(task, tuple(runs), thresholds, scores, tuple(left_out))
 
 
@@ -247,12 +257,9 @@ def _lacking(schema: Schema, runs: Sequence[TaskRun]) -> LeftOut | None:
     names = dict.fromkeys(name for absent in lacking.values() for name in absent)
     if not names:
         return None
-    sources: dict[str, list[str]] = {}
-    for name in names:
-        sources.setdefault(source_of(name), []).append(name)
-    lacks = [f"{', '.join(signals)} from {source}" for source, signals in sources.items()]
     models = tuple(model for model, absent in lacking.items() if absent)
-    return LeftOut(schema.name, models, " and of ".join(lacks))
+    sources = dict.fromkeys(map(source_of, names))
+    return LeftOut(schema.name, models, f"{', '.join(names)} (from {' and '.join(sources)})")
 
 
 def _uncut(

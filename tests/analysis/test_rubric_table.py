@@ -201,10 +201,12 @@ def test_equal_models_are_rarely_separated(classified):
     assert separated["uncorrected"] > 16
 
 
-def test_new_weights_need_no_new_classification(classified):
+def test_other_weights_change_the_scores_of_their_schema_alone(runs, classified):
     given = {"format_aware": (0, 0, 1 / 3, 0.5, 1), "exact_match": [0, -1, 3]}
-    some = only(classified, *given, "ood_robustness")
-    plain, changed = rubric_table(some), rubric_table(some, given)
+    schemata = (*given, "ood_robustness")
+    reweighted = classify_runs(runs, pooled_thresholds(runs), weights=given)
+    plain = rubric_table(only(classified, *schemata))
+    changed = rubric_table(only(reweighted, *schemata))
     for before, after in zip(plain.rows, changed.rows, strict=True):
         name = after.schema.name
         if name not in given:
@@ -217,9 +219,9 @@ def test_new_weights_need_no_new_classification(classified):
             assert other.score.categories == one.score.categories
 
 
-def test_weights_of_no_schema_of_the_table(classified):
+def test_weights_of_no_schema_of_the_table(runs):
     with refused("weights", "choice", "mine"):
-        rubric_table(classified, {"mine": [0, 1]})
+        classify_runs(runs, pooled_thresholds(runs), weights={"mine": [0, 1]})
 
 
 def means(table):
@@ -303,7 +305,7 @@ def test_schemata_without_their_signals_are_left_out_or_refused():
     with refused("schema", "missing", "ood_robustness"):
         classify_runs([one, other], pooled, [SCHEMATA["ood_robustness"]])
     with refused("schema", "missing", "ood_robustness"):
-        classify_runs([one, other], pooled, needed=["ood_robustness"])
+        classify_runs([one, other], pooled, weights={"ood_robustness": [0, 0, 1, 1, 1]})
 
 
 def test_frozen_thresholds_of_runs_that_were_never_wrong():

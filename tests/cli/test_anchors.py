@@ -98,7 +98,7 @@ def test_each_in_turn_among_all_the_others(files):
     share = leb.ordering_violations(leb.AnchorMatrix.from_probabilities(tossed().mean(axis=2)))
     assert result["ordering"]["share"] == share.share
     _, printed, _ = called("study anchors", files / "five.npz")
-    lines = re.findall(rf"^  ({'|'.join(NAMES)}) +0\.\d", printed, re.MULTILINE)
+    lines = re.findall(rf"^({'|'.join(NAMES)}) +0\.\d", printed, re.MULTILINE)
     assert set(lines) == set(NAMES)
 
 

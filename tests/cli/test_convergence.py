@@ -68,12 +68,17 @@ def test_json_is_what_the_kernels_say(files):
 
 
 def test_the_table_of_several_models(files):
-    code, printed, error = lmeb(files / "three.npz", "--replicates", 200)
+    code, printed, error = lmeb(files / "three.npz", "--replicates", 200, "--verbose")
     assert (code, error) == (0, "")
     assert "mod$x_1$el \\x1b[31m\\n\\u202e" in printed
     assert "\x1b" not in printed
     settled = leb.convergence_at_n(tossed(), replicates=200)
-    row = re.search(r"^  bayes@N +(\S+) +(\S+) .* \((\S+)%\)$", printed, re.MULTILINE)
+    n_converged = int(settled.counts.sum())
+    sentence = printed.splitlines()[0]
+    assert f" {settled.mean:.1f} trials" in sentence
+    assert f" {n_converged} of 200 orders" in sentence
+    assert f" {200 - n_converged} did not" in sentence
+    row = re.search(r"^bayes@N +(\S+) +(\S+) .* \((\S+)%\)$", printed, re.MULTILINE)
     assert row[1] == f"{settled.mean:.1f}"
     assert row[2] == str(int(np.flatnonzero(settled.cdf >= 0.5)[0]) + 1)
     assert row[3] == f"{100 * settled.not_converged:.1f}"

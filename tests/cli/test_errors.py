@@ -51,7 +51,7 @@ REFUSED = [
     ("gate a b --on question", "--on", "conflict"),
     # leaderboards
     ("rank a c-elsewhere", "RUN", "mismatch"),
-    ("study rank three.npz --paper --pairs", "--paper", "conflict"),
+    ("study rank three.npz --paper --shared", "--paper", "conflict"),
     ("study rank three.npz --paper --method borda", "--paper", "conflict"),
     # plans, noise and convergence
     ("noise a --difference 1.5", "--difference", "range"),
@@ -77,9 +77,9 @@ REFUSED = [
     ("report a -o - --json", "--json", "conflict"),
     ("report a --text-bytes -1", "--text-bytes", "range"),
     ("study rubric boxed --schema mine", "schema", "choice"),
-    ("study rubric boxed --schema ood_robustness", "schema", "missing"),
+    ("study rubric boxed --schema ood_robustness", "--schema", "missing"),
     ("study rubric boxed --weights exact_match", "--weights", "missing"),
-    ("study rubric boxed --weights exact_match=0,1", "weights", "shape"),
+    ("study rubric boxed --weights exact_match=0,1", "--weights", "shape"),
     ("study rubric boxed --weights exact_match=0,1/0,1", "--weights", "format"),
     ("study rubric boxed --weights exact_match=1,1,1", "--weights", "duplicate"),
     ("study rubric boxed --weights exact_match=0,0,1 --schema format_aware", "--weights", "choice"),

@@ -12,7 +12,17 @@ from lm_eval_bayes._util.text import (
     join_words,
     plural,
     probability_statement,
-    scope_label,
+    questions_in_words,
+)
+from lm_eval_bayes.cli.screens.bars import filled_bar
+from lm_eval_bayes.cli.screens.layout import (
+    Column,
+    Form,
+    free_width,
+    names,
+    say_columns,
+    say_sentence,
+    say_table,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
@@ -23,21 +33,16 @@ from lm_eval_bayes.cli.ui.options import (
     parse_pair,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import (
-    say,
-    say_each,
-    say_json,
-    say_prose,
-    say_records,
-    sentence_name,
-    warn,
-)
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, warn_after
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.anchor_study import AnchorStudy, Placement
     from lm_eval_bayes.runs.task_run import SavedRuns
+
+#: Probabilities below this are shown with --verbose alone.
+_NEGLIGIBLE = 0.0005
 
 
 @prints_tables
@@ -80,14 +85,12 @@ def command(
 ) -> None:
     """Place a model among reference models.
 
-    The scores of the reference models, the anchors, split the range of scores into intervals:
-    below the weakest anchor, between neighbours, above the strongest. The model's trials,
-    question by question, give the posterior probability of each interval under a uniform prior.
+    The scores of the reference models, the anchors, split the range of scores into intervals. The
+    model's trials give the posterior probability of each under a uniform prior [Xiao 2025].
 
     The method assumes that a stronger anchor is better on every question, and that questions are
-    independent given the model. Both assumptions are tested, and the results are shown. In scope
-    population questions are resampled and the posteriors averaged, which is less sensitive to the
-    assumptions.
+    independent given the model. Both assumptions are tested. Scope population resamples the
+    questions, which is less sensitive to them.
 
     \b
     Examples:
@@ -117,7 +120,8 @@ def command(
     if as_json:
         say_json({"tasks": studies, "warnings": saved.warnings})
     else:
-        say_each(studies, _show)
+        form = Form.of_output()
+        say_each(studies, lambda study: _show(study, form), lambda study: study.task)
 
 
 def _read(
@@ -140,82 +144,85 @@ def _read(
         saved = join_runs(saved, placed)
         for warning in saved.warnings:
             if warning not in already_shown:
-                warn(f"warning: {warning}")
+                warn_after(f"warning: {warning}")
     return saved, list(dict.fromkeys(names))
 
 
-# -- tables --------------------------------------------------------------------------------------
+# -- the screen ----------------------------------------------------------------------------------
 
 
-def _show(study: AnchorStudy) -> None:
-    anchors = plural(study.anchors.n_anchors, "anchor")
-    say(f"{study.task}: {anchors}, {plural(len(study.question_ids), 'question')}")
-    selected = study.question_filter
-    if selected is not None:
-        questions = plural(selected.kept.size, "question")
-        shares = f"{selected.low:.0%} to {selected.high:.0%}"
-        say(f"selected: {questions} that {shares} of the anchors solve")
-    _show_assumptions(study)
+def _show(study: AnchorStudy, form: Form) -> None:
+    scope = questions_in_words(study.spec.scope, study.anchors.n_queries)
+    level = f"{100 * study.spec.level:g}%"
     if len(study.placements) == 1:
-        _show_placement(study.placements[0])
-    else:
-        _show_placements(study)
-    say(f"for {scope_label(study.spec.scope)}")
-
-
-def _show_assumptions(study: AnchorStudy) -> None:
-    """Show the results of the tests of the method's assumptions."""
-    ordering, independence = study.ordering, study.independence
-    if ordering.n_comparisons:
-        comparisons = f"{ordering.n_comparisons:,} comparisons"
-        say_prose(f"a weaker anchor does better in {ordering.share:.1%} of {comparisons}")
-    for pair in ordering.tied:
-        say_prose(f"equal on every question, so without an order: {join_words(pair)}")
-    if independence is None:
-        say_prose("independence of the questions: not tested; it needs two trials in a known order")
-    elif independence.variance_ratio is None:
-        say_prose("independence of the questions: not tested; no question varies")
-    else:
-        p_value = probability_statement("p", independence.p_value)
-        say_prose(
-            f"the variance of trial totals is {independence.variance_ratio:.2f} times that of "
-            f"independent questions ({p_value})"
+        (placement,) = study.placements
+        say_sentence(
+            f"{placement.model} scores {format_score(placement.score)} on {scope}; its most "
+            f"probable interval between anchors is {_peak(placement)} ({level}: "
+            f"{_range(placement)}).",
+            form,
         )
+        say()
+        _show_placement(placement, level, form)
+    else:
+        say_sentence(
+            f"{len(study.placements)} models are placed on {scope}, among "
+            f"{plural(study.placements[0].anchors.n_anchors, 'anchor')} each.",
+            form,
+        )
+        say()
+        best_first = sorted(study.placements, key=lambda placement: -placement.score)
+        rows = [(p.model, format_score(p.score), _peak(p), _range(p)) for p in best_first]
+        say_table("", ("model", "score", "most probable interval", level), rows)
+    say_sentence(_checks(study), form)
+    for pair in study.ordering.tied:
+        warn_after(f"note: equal on every question, so without an order: {join_words(pair)}")
     if study.doubtful:
-        say_prose(
-            "the method's assumptions are violated: the probabilities are overconfident "
-            "(--scope population is less sensitive to this)"
+        warn_after(
+            "warning: the method's assumptions are violated, so the probabilities are "
+            "overconfident; use --scope population"
         )
 
 
-def _show_placement(placement: Placement) -> None:
-    """Show the probability of every interval for one model."""
+def _peak(placement: Placement) -> str:
+    posterior = placement.posterior
+    probability = format_probability(posterior.probability[posterior.peak])
+    return f"{posterior.labels[posterior.peak]}, probability {probability}"
+
+
+def _range(placement: Placement) -> str:
+    labels = placement.posterior.labels
+    return " ... ".join(dict.fromkeys(labels[number] for number in placement.inside))
+
+
+def _show_placement(placement: Placement, level: str, form: Form) -> None:
+    """Show the probability of every interval that is not negligible."""
+    posterior, (first, last) = placement.posterior, placement.inside
     scores = ["0", *map(format_score, placement.anchors.ability), "1"]
-    first, last = placement.inside
-    say_records(
-        f"{sentence_name(placement.model)}, score {format_score(placement.score)}: position",
-        range(len(scores) - 1),
-        {
-            "interval": lambda i: placement.posterior.labels[i],
-            "anchors' scores": lambda i: f"{scores[i]} to {scores[i + 1]}",
-            "probability": lambda i: format_probability(placement.posterior.probability[i]),
-            "in range": lambda i: "*" if first <= i <= last else "",
-        },
-    )
+    shown = [i for i, p in enumerate(posterior.probability) if form.verbose or p >= _NEGLIGIBLE]
+    probabilities = posterior.probability[shown]
+    columns = [
+        names("interval", [posterior.labels[i] for i in shown]),
+        Column("anchors' scores", [f"{scores[i]} to {scores[i + 1]}" for i in shown]),
+        Column("probability", list(map(format_probability, probabilities))),
+        Column(level, ["*" if first <= i <= last else "" for i in shown]),
+    ]
+    width = free_width(columns, form)
+    bars = [
+        filled_bar(p / probabilities.max(), width, form.drawn, rest=False) for p in probabilities
+    ]
+    say_columns([*columns, Column("", bars, left=True)], form)
 
 
-def _show_placements(study: AnchorStudy) -> None:
-    """Show the most probable interval of every model."""
-    say_records(
-        "every model among the anchors, itself excluded",
-        sorted(study.placements, key=lambda placement: -placement.score),
-        {
-            "model": lambda p: p.model,
-            "score": lambda p: format_score(p.score),
-            "most probable": lambda p: p.posterior.labels[p.posterior.peak],
-            "": lambda p: format_probability(p.posterior.probability[p.posterior.peak]),
-            f"{100 * study.spec.level:g}%": lambda p: " ... ".join(
-                dict.fromkeys(p.posterior.labels[number] for number in p.inside)
-            ),
-        },
-    )
+def _checks(study: AnchorStudy) -> str:
+    """Return the results of the tests of the method's assumptions as a sentence."""
+    ordering, independence = study.ordering, study.independence
+    order = "the order of the anchors cannot be tested"
+    if ordering.n_comparisons:
+        n = plural(ordering.n_comparisons, "comparison")
+        order = f"a weaker anchor does better in {ordering.share:.1%} of {n}"
+    if independence is None or independence.variance_ratio is None:
+        return f"Checks: {order}; independence of the questions is not tested."
+    p_value = probability_statement("p", independence.p_value)
+    ratio = f"{independence.variance_ratio:.2f} times that of independent questions ({p_value})"
+    return f"Checks: {order}; the variance of trial totals is {ratio}."

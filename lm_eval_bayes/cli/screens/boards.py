@@ -48,8 +48,8 @@ def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
         say("━ these questions   ─ other questions of the kind   ● score (hbayes@N)")
 
 
-def show_ranks(board: Board, form: Form) -> None:
-    """Print the sets of ranks that models may have, with their scores."""
+def show_ranks(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
+    """Print the sets of ranks that models may have, with their scores and further columns."""
     say_sentence(board.rank_sentence(), form)
     say()
     rows = board.leaderboard.rows
@@ -64,7 +64,7 @@ def show_ranks(board: Board, form: Form) -> None:
         head = f"1{len(rows):>{len(rows) - 1}}"
         strips = [rank_strip(*ends, len(rows), form.drawn) for ends in sets]
         columns.append(Column(head, strips, left=True))
-    columns += _tasks(board)
+    columns += [*_tasks(board), *extra]
     say_columns([*columns, _bars(board, columns, form)], form)
 
 
