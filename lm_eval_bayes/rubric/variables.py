@@ -46,19 +46,6 @@ NO, YES, UNKNOWN = 0, 1, -1
 #: The verifier's probability from which an answer counts as invalid (C) or as right (A).
 C_INVALID, A_HIGH = 0.5, 0.6
 
-#: Groups of variables of which exactly one holds.
-EXCLUSIVE = (
-    ("correct", "wrong"),
-    ("boxed", "unboxed"),
-    ("high_conf", "low_conf"),
-    ("ood", "ind"),
-    ("economical", "moderate", "verbose"),
-    ("corr_high", "corr_mid", "corr_low"),
-)
-
-#: (variable, variable that it implies).
-IMPLIES = (("wrong_high_conf", "wrong"),)
-
 
 def negation(value: Truth) -> Truth:
     """Return no for yes, yes for no, and unknown for unknown."""
