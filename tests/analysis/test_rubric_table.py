@@ -265,7 +265,7 @@ def test_models_answered_the_same_questions():
 def test_either_all_models_have_a_verifiers_verdicts_or_none():
     one, other = judged(made("a")), made("b", seed=1)
     pooled = pooled_thresholds([one, other])
-    with refused("runs", "mismatch", "verdicts in 1 of 2"):
+    with refused("runs", "mismatch", "judge-3B, none"):
         classify_runs([one, other], pooled)
     found = classify_runs([made("a"), other], pooled)
     assert found.verifier is None

@@ -92,6 +92,7 @@ REFUSED = [
     ("study rubric scores.csv", "RUN", "unsupported"),
     # simulations
     ("study simulate --models 0", "--models", "range"),
+    ("study simulate --trials 100001", "--trials", "range"),
     ("study simulate --models 40", "--gap", "range"),
     ("study simulate --means .4,x", "--means", "format"),
     ("study simulate --means .4,1.2", "--means", "range"),

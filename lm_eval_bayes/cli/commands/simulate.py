@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lm_eval_bayes.report.tables_page import PageTable
     from lm_eval_bayes.stats import IntervalSpec
 
+#: Trials of a question at most.
+_MOST_TRIALS = 100_000
 #: Defaults: benchmarks simulated for each N, models, distance of their scores, Beta(A, B).
 _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
 
@@ -91,13 +93,14 @@ def command(
       lm-eval-bayes study simulate --means .608,.6213 --questions 30 --trials 16,64,256
       lm-eval-bayes study simulate --models 6 --beta .2:2 --html study.html -o coins.csv
     """
-    from lm_eval_bayes._util.validation import check_size
-    from lm_eval_bayes.analysis.simulation import check_trials, interval_study, matrix_file
+    from lm_eval_bayes._util.validation import check_integer, check_size
+    from lm_eval_bayes.analysis.simulation import interval_study, matrix_file
     from lm_eval_bayes.export.files import write_files
     from lm_eval_bayes.report.tables_page import tables_page
 
-    with named_as_options("trials"):
-        lengths = check_trials(parse_integers("--trials", trials))
+    lengths = [
+        check_integer("--trials", n, 1, _MOST_TRIALS) for n in parse_integers("--trials", trials)
+    ]
     spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
     if replicates is not None:
