@@ -227,7 +227,7 @@ def task_convergence(
             for score in ranking_scores
         )
         if any(ranking.kendall is None for ranking in rankings):
-            notes.append("all models have the same score, so Kendall's τ is not defined")
+            notes.append("all models have the same score, so Kendall's tau is not defined")
     elif len(runs) > 1:
         notes.append("there is one trial per question, so rankings have no convergence")
     elif scores:

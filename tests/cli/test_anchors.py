@@ -50,7 +50,8 @@ def expected(target, among, keep=None, posterior=None, **more):
 
 
 def test_a_run_is_placed_among_the_models_of_a_file(files):
-    (result,) = answer("study anchors", files / "four.npz", "--target", files / "new.npz")["tasks"]
+    runs = (files / "four.npz", files / "new.npz")
+    (result,) = answer("study anchors", *runs, "--target", "new")["tasks"]
     (placed,) = result["placed"]
     kernel = expected("medium", ["tiny", "small", "large", "huge"])
     assert placed["model"] == "new"

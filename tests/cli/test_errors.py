@@ -67,7 +67,6 @@ REFUSED = [
     # anchors
     ("study anchors three.npz --target nobody", "--target", "choice"),
     ("study anchors three.npz --anchor nobody", "--anchor", "choice"),
-    ("study anchors a b --target b", "--target", "duplicate"),
     ("study anchors three.npz --keep 0.9:0.1", "--keep", "format"),
     ("study anchors three.npz --pseudo-count -1", "--pseudo-count", "range"),
     ("study anchors one.npz", "RUN", "empty"),
@@ -76,7 +75,7 @@ REFUSED = [
     ("report a -o empty --overwrite", "--output", "path"),
     ("report a -o - --json", "--json", "conflict"),
     ("report a --text-bytes -1", "--text-bytes", "range"),
-    ("study rubric boxed --schema mine", "schema", "choice"),
+    ("study rubric boxed --schema mine", "--schema", "choice"),
     ("study rubric boxed --schema ood_robustness", "--schema", "missing"),
     ("study rubric boxed --weights exact_match", "--weights", "missing"),
     ("study rubric boxed --weights exact_match=0,1", "--weights", "shape"),

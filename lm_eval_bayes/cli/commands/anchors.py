@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
@@ -35,11 +33,9 @@ from lm_eval_bayes.cli.ui.options import (
 )
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, warn_after
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
-from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.anchor_study import AnchorStudy, Placement
-    from lm_eval_bayes.runs.task_run import SavedRuns
 
 #: Probabilities below this are shown with --verbose alone.
 _NEGLIGIBLE = 0.0005
@@ -52,9 +48,9 @@ def command(
     target: Annotated[
         list[str] | None,
         option(
-            "RUN|MODEL",
-            "The model to place: its run, or the name of a model in the runs; can be "
-            "repeated. By default every model, each among all the others.",
+            "MODEL",
+            "The model to place; can be repeated. By default every model, each among all the "
+            "others.",
         ),
     ] = None,
     anchor: Annotated[
@@ -94,7 +90,7 @@ def command(
 
     \b
     Examples:
-      lm-eval-bayes study anchors reference.npz --target runs/mine --keep 0.01:0.5
+      lm-eval-bayes study anchors reference.npz runs/mine --target mine --keep 0.01:0.5
       lm-eval-bayes study anchors runs/* --target qwen3-8b --json
     """
     from lm_eval_bayes.analysis.anchor_study import anchor_study
@@ -104,13 +100,13 @@ def command(
         rule = "be two shares from 0 to 1 separated by a colon, as in 0.01:0.5"
         shares = parse_pair("--keep", keep, rule, lambda low, high: 0.0 <= low <= high <= 1.0)
     spec = intervals.spec()
-    saved, targets = _read(runs, target or (), reading)
+    saved = reading.read(runs)
     with named_as_options("target", "keep", "pseudo_count", anchors="anchor"):
         studies = [
             anchor_study(
                 saved.of_task(name),
                 spec,
-                targets=targets,
+                targets=target or (),
                 anchors=anchor or (),
                 keep=shares,
                 pseudo_count=pseudo_count,
@@ -122,30 +118,6 @@ def command(
     else:
         form = Form.of_output()
         say_each(studies, lambda study: _show(study, form), lambda study: study.task)
-
-
-def _read(
-    runs: Sequence[Path], targets: Sequence[str], reading: ReadingOptions
-) -> tuple[SavedRuns, list[str]]:
-    """Read every run once, and return the names of the models to place."""
-    from lm_eval_bayes.runs.reader import join_runs
-
-    paths = [path for path in map(Path, targets) if path.exists()]
-    names = [target for target in targets if not Path(target).exists()]
-    saved = reading.read(runs)
-    if paths:
-        placed = reading.read(paths)
-        in_both = [model for model in placed.models if model in saved.models]
-        if in_both:
-            rule = "be a model that is not in the RUNs; give its name instead of its path"
-            raise InvalidInputError.of("--target", "duplicate", rule, ", ".join(in_both))
-        names += placed.models
-        already_shown = {*saved.warnings, *placed.warnings}
-        saved = join_runs(saved, placed)
-        for warning in saved.warnings:
-            if warning not in already_shown:
-                warn_after(f"warning: {warning}")
-    return saved, list(dict.fromkeys(names))
 
 
 # -- the screen ----------------------------------------------------------------------------------

@@ -111,17 +111,12 @@ def _show(result: TaskConvergence, form: Form, with_tables: bool) -> None:
     say_sentence(_sentence(result), form)
     for note in result.notes:
         say_sentence(f"Note: {note}.", form)
-    if not with_tables:
-        return
-    say()
-    if len(result.models) == 1:
-        _show_model(result.prefixes[result.models[0]], form)
-        return
-    if result.rankings:
-        _show_rankings(result)
-    if form.verbose or not result.rankings:
+    if with_tables and len(result.models) == 1:
         say()
-        _show_widths(result)
+        _show_model(result.prefixes[result.models[0]], form)
+    elif with_tables and result.rankings:
+        say()
+        _show_rankings(result)
 
 
 def _sentence(result: TaskConvergence) -> str:
@@ -160,17 +155,6 @@ def _show_model(prefixes: Sequence[PrefixPosterior], form: Form) -> None:
     axis = Axis.of(ends, free_width(columns, form), form.drawn)
     bars = [axis.bar(prefix.mu, pair) for prefix, pair in zip(prefixes, ends, strict=True)]
     say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
-
-
-def _show_widths(result: TaskConvergence) -> None:
-    """Show the interval widths of all models after 1, 2, 4, … trials, and the final means."""
-    ns = sorted({prefix.n for prefixes in result.prefixes.values() for prefix in prefixes})
-    rows = []
-    for model, prefixes in result.prefixes.items():
-        widths = {prefix.n: format_score(prefix.interval.width) for prefix in prefixes}
-        rows.append((model, *(widths.get(n, "") for n in ns), format_score(prefixes[-1].mu)))
-    title = f"Width of the {100 * result.spec.level:g}% interval after the first n trials"
-    say_table(title, ["model", *(f"n={n}" for n in ns), "hbayes@N"], rows)
 
 
 def _show_rankings(result: TaskConvergence) -> None:

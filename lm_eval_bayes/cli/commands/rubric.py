@@ -128,9 +128,9 @@ def command(
     frozen = None if thresholds is None else _read_thresholds(thresholds)
     saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     own = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
-    schemata = None if schema is None else [_schema(name, own) for name in schema]
     tables = []
     with named_as_options("schema", "weights", "thresholds"):
+        schemata = None if schema is None else [_schema(name, own) for name in schema]
         for task in saved.tasks:
             of_task = saved.of_task(task)
             cuts = pooled_thresholds(of_task) if frozen is None else frozen
@@ -253,14 +253,12 @@ def _show(table: RubricTable, thresholds_file: str | None, form: Form) -> None:
         frozen = f"frozen on {classified.source.date} in {thresholds_file}"
     pooled_over = plural(len(classified.source.runs), "run")
     say_sentence(
-        f"Thresholds {classified.thresholds.hash}, {frozen}, pooled over {pooled_over}.", form
+        f"Thresholds {classified.thresholds.hash}, {frozen}, pooled over {pooled_over}; verifier: "
+        f"{verifier_name(classified.verifier)}.",
+        form,
     )
     if classified.thresholds_note is not None:
         warn_after(f"note: {classified.thresholds_note}")
-    verifier = "no verifier"
-    if classified.verifier is not None:
-        verifier = f"C >= .50 by {verifier_name(classified.verifier)}"
-    say_sentence(f"Invalid: generation that did not end at a stop; {verifier}.", form)
 
 
 def _sentence(table: RubricTable) -> str:
