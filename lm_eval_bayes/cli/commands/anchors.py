@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
     format_probability,
+    format_range,
     format_score,
     join_words,
     plural,
@@ -128,24 +129,23 @@ def _show(study: AnchorStudy, form: Form) -> None:
     level = f"{100 * study.spec.level:g}%"
     if len(study.placements) == 1:
         (placement,) = study.placements
+        posterior = placement.posterior
+        probability = format_probability(posterior.probability[posterior.peak])
         say_sentence(
             f"{placement.model} scores {format_score(placement.score)} on {scope}; its most "
-            f"probable interval between anchors is {_peak(placement)} ({level}: "
-            f"{_range(placement)}).",
+            f"probable interval between anchors is {posterior.labels[posterior.peak]}, probability "
+            f"{probability}.",
             form,
         )
         say()
         _show_placement(placement, level, form)
     else:
-        say_sentence(
-            f"{len(study.placements)} models are placed on {scope}, among "
-            f"{plural(study.placements[0].anchors.n_anchors, 'anchor')} each.",
-            form,
-        )
+        n = plural(study.placements[0].anchors.n_anchors, "anchor")
+        say_sentence(f"{len(study.placements)} models on {scope}, each among {n}.", form)
         say()
         best_first = sorted(study.placements, key=lambda placement: -placement.score)
-        rows = [(p.model, format_score(p.score), _peak(p), _range(p)) for p in best_first]
-        say_table("", ("model", "score", "most probable interval", level), rows)
+        rows = [(p.model, format_score(p.score), *_places(p)) for p in best_first]
+        say_table("", ("model", "score", "place", "probability", f"places, {level}"), rows)
     say_sentence(_checks(study), form)
     for pair in study.ordering.tied:
         warn_after(f"note: equal on every question, so without an order: {join_words(pair)}")
@@ -156,15 +156,12 @@ def _show(study: AnchorStudy, form: Form) -> None:
         )
 
 
-def _peak(placement: Placement) -> str:
-    posterior = placement.posterior
+def _places(placement: Placement) -> tuple[str, str, str]:
+    """Return the most probable place among the anchors, its probability, and the range."""
+    posterior, last = placement.posterior, placement.anchors.n_anchors + 1
+    low, high = (last - number for number in reversed(placement.inside))
     probability = format_probability(posterior.probability[posterior.peak])
-    return f"{posterior.labels[posterior.peak]}, probability {probability}"
-
-
-def _range(placement: Placement) -> str:
-    labels = placement.posterior.labels
-    return " ... ".join(dict.fromkeys(labels[number] for number in placement.inside))
+    return str(last - posterior.peak), probability, format_range((low, high))
 
 
 def _show_placement(placement: Placement, level: str, form: Form) -> None:
