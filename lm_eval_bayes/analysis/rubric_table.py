@@ -17,6 +17,7 @@ from lm_eval_bayes.stats import (
     CONFIDENCE,
     Interval,
     Scope,
+    hbayes_at_n,
     simultaneous_ranks,
 )
 
@@ -195,7 +196,7 @@ def rubric_table(
     """
     rows = []
     for by_model in classified.scores.values():
-        posteriors = {m: score.posterior("hbayes", seed, scope) for m, score in by_model.items()}
+        posteriors = {m: hbayes_at_n(s.outcomes, scope, seed=seed) for m, s in by_model.items()}
         ranks = simultaneous_ranks(posteriors, CONFIDENCE, seed)
         ranked = []
         for model, post in posteriors.items():

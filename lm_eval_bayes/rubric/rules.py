@@ -14,15 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.variables import (
-    UNKNOWN,
-    VARIABLES,
-    Truth,
-    compared,
-    conjunction,
-    disjunction,
-    negation,
-)
+from lm_eval_bayes.rubric.variables import VARIABLES, Truth, compared
 from lm_eval_bayes.stats import FloatArray, IntArray
 
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[FloatArray, float], FloatArray]] = {
@@ -162,17 +154,15 @@ def _evaluate(
     node: ast.expr, variable: Callable[[str], Truth], signal: Callable[[str], FloatArray]
 ) -> Truth:
     if isinstance(node, ast.BoolOp):
-        join = conjunction if isinstance(node.op, ast.And) else disjunction
-        truth = _evaluate(node.values[0], variable, signal)
-        for part in node.values[1:]:
-            truth = join(truth, _evaluate(part, variable, signal))
+        join = np.min if isinstance(node.op, ast.And) else np.max
+        truth: Truth = join([_evaluate(part, variable, signal) for part in node.values], axis=0)
         return truth
     if isinstance(node, ast.UnaryOp):
-        return negation(_evaluate(node.operand, variable, signal))
+        return 1.0 - _evaluate(node.operand, variable, signal)
     if isinstance(node, ast.Compare):
         name, kind, bound = _comparison(node)
         values = signal(name)
-        return compared(values, np.asarray(_COMPARISONS[kind](values, bound), dtype=np.bool_))
+        return compared(values, _COMPARISONS[kind](values, bound))
     return variable(node.id)  # type: ignore[attr-defined]  # `read` lets nothing else through
 
 
@@ -181,11 +171,11 @@ def first_match(truths: list[Truth], n_trials: int) -> IntArray:
 
     Examples
     --------
-    >>> yes, no, unknown = (np.array([v], dtype=np.int8) for v in (1, 0, -1))
+    >>> yes, no, unknown = (np.array([v]) for v in (1.0, 0.0, 0.5))
     >>> [int(first_match(list(t), 1)[0]) for t in ((no, yes), (unknown, yes), (yes, unknown))]
     [1, -1, 0]
     """
-    category = np.full(n_trials, UNKNOWN, dtype=np.int64)
+    category = np.full(n_trials, -1, dtype=np.int64)
     unmatched = np.ones(n_trials, dtype=np.bool_)
     for index, truth in enumerate(truths):
         category[unmatched & (truth == 1)] = index

@@ -13,7 +13,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SignalTable, source_of
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
-from lm_eval_bayes.stats import IntArray, Outcomes, Posterior, Scope, bayes_at_n, hbayes_at_n
+from lm_eval_bayes.stats import IntArray, Outcomes, Posterior, bayes_at_n, hbayes_at_n
 
 Prior = Literal["hbayes", "bayes"]
 
@@ -49,9 +49,7 @@ class RubricScore:
         names = [category.name for category in self.schema.categories]
         return {**dict(zip(names, map(int, totals), strict=True)), "missing": self.missing}
 
-    def posterior(
-        self, prior: Prior = "hbayes", seed: int = 0, scope: Scope = "benchmark"
-    ) -> Posterior:
+    def posterior(self, prior: Prior = "hbayes", seed: int = 0) -> Posterior:
         """Return the posterior of the score.
 
         Parameters
@@ -62,22 +60,16 @@ class RubricScore:
             posterior is then mostly prior.
         seed : int
             Of the learned prior's draws.
-        scope : {"benchmark", "population"}
-            About these questions, or about the population that they are a sample of (learned
-            prior only).
 
         Raises
         ------
         InvalidInputError
-            If `prior` is another word, or the prior does not allow the scope.
+            If `prior` is another word.
         """
         check_option("prior", prior, ("hbayes", "bayes"))
-        if prior == "hbayes":
-            return hbayes_at_n(self.outcomes, scope, seed=seed)
-        if scope != "benchmark":
-            rule = 'be "benchmark" for uniform priors, which say nothing about the population'
-            raise InvalidInputError.of("scope", "unsupported", rule, scope)
-        return bayes_at_n(self.outcomes)
+        if prior == "bayes":
+            return bayes_at_n(self.outcomes)
+        return hbayes_at_n(self.outcomes, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

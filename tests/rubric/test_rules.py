@@ -80,7 +80,7 @@ def test_names_of_a_condition():
 
 def test_a_deep_condition_that_is_allowed():
     rule = Condition.read("not " * 100 + "wrong")
-    assert rule.evaluate(lambda name: np.array([1], dtype=np.int8), None).tolist() == [1]
+    assert rule.evaluate(lambda name: np.array([1.0]), None).tolist() == [1]
 
 
 # --- three-valued logic ---
@@ -173,19 +173,19 @@ def test_a_condition_is_what_kleenes_logic_says(tree, trials, brackets):
     rule = Condition.read(written(tree, brackets))
 
     def variable(name):
-        return np.array([-1 if t[name] is None else int(t[name]) for t in trials], dtype=np.int8)
+        return np.array([0.5 if t[name] is None else float(t[name]) for t in trials])
 
     def signal(name):
         return np.array([np.nan if t[name] is None else t[name] for t in trials], dtype=float)
 
     expected = [truth(tree, trial) for trial in trials]
     truths = rule.evaluate(variable, signal).tolist()
-    assert truths == [-1 if value is None else int(value) for value in expected]
+    assert truths == [0.5 if value is None else float(value) for value in expected]
 
 
 def test_the_first_rule_that_is_not_certainly_false_decides():
-    for truths in itertools.product((1, 0, -1), repeat=4):
-        arrays = [np.array([t], dtype=np.int8) for t in truths]
+    for truths in itertools.product((1.0, 0.0, 0.5), repeat=4):
+        arrays = [np.array([t]) for t in truths]
         expected = next((i if t == 1 else -1 for i, t in enumerate(truths) if t), -1)
         assert first_match(arrays, 1).tolist() == [expected]
     assert first_match([], 2).tolist() == [-1, -1]

@@ -20,6 +20,7 @@ from lm_eval_bayes.cli.screens.layout import (
     free_width,
     names,
     say_columns,
+    say_next,
     say_sentence,
     say_table,
 )
@@ -118,42 +119,46 @@ def command(
         say_json({"tasks": studies, "warnings": saved.warnings})
     else:
         form = Form.of_output()
-        say_each(studies, lambda study: _show(study, form), lambda study: study.task)
+        with_tables = form.verbose or len(studies) == 1
+        say_each(studies, lambda study: _show(study, form, with_tables), lambda study: study.task)
+        if not with_tables:
+            words = [*map(str, runs), *reading.words(), "--task", studies[0].task]
+            say_next(["lm-eval-bayes", "study", "anchors", *words], "one task")
 
 
 # -- the screen ----------------------------------------------------------------------------------
 
 
-def _show(study: AnchorStudy, form: Form) -> None:
-    scope = questions_in_words(study.spec.scope, study.anchors.n_queries)
+def _show(study: AnchorStudy, form: Form, with_tables: bool) -> None:
+    say_sentence(_sentence(study), form)
     level = f"{100 * study.spec.level:g}%"
-    if len(study.placements) == 1:
-        (placement,) = study.placements
-        posterior = placement.posterior
-        probability = format_probability(posterior.probability[posterior.peak])
-        say_sentence(
-            f"{placement.model} scores {format_score(placement.score)} on {scope}; its most "
-            f"probable interval between anchors is {posterior.labels[posterior.peak]}, probability "
-            f"{probability}.",
-            form,
-        )
+    if with_tables and len(study.placements) == 1:
         say()
-        _show_placement(placement, level, form)
-    else:
-        n = plural(study.placements[0].anchors.n_anchors, "anchor")
-        say_sentence(f"{len(study.placements)} models on {scope}, each among {n}.", form)
+        _show_placement(study.placements[0], level, form)
+    elif with_tables:
         say()
         best_first = sorted(study.placements, key=lambda placement: -placement.score)
         rows = [(p.model, format_score(p.score), *_places(p)) for p in best_first]
         say_table("", ("model", "score", "place", "probability", f"places, {level}"), rows)
     say_sentence(_checks(study), form)
     for pair in study.ordering.tied:
-        warn_after(f"note: equal on every question, so without an order: {join_words(pair)}")
-    if study.doubtful:
-        warn_after(
-            "warning: the method's assumptions are violated, so the probabilities are "
-            "overconfident; use --scope population"
-        )
+        note = f"note: equal on every question, so without an order: {join_words(pair)}"
+        warn_after(note, is_note=True)
+
+
+def _sentence(study: AnchorStudy) -> str:
+    """Return where a model is, or how many are placed."""
+    scope = questions_in_words(study.spec.scope, study.anchors.n_queries)
+    placement = study.placements[0]
+    if len(study.placements) > 1:
+        anchors = plural(placement.anchors.n_anchors, "anchor")
+        return f"{len(study.placements)} models on {scope}, each among {anchors}."
+    posterior = placement.posterior
+    probability = format_probability(posterior.probability[posterior.peak])
+    return (
+        f"{placement.model} scores {format_score(placement.score)} on {scope}; its most probable "
+        f"interval between anchors is {posterior.labels[posterior.peak]} ({probability})."
+    )
 
 
 def _places(placement: Placement) -> tuple[str, str, str]:
@@ -190,8 +195,10 @@ def _checks(study: AnchorStudy) -> str:
     if ordering.n_comparisons:
         n = plural(ordering.n_comparisons, "comparison")
         order = f"a weaker anchor does better in {ordering.share:.1%} of {n}"
-    if independence is None or independence.variance_ratio is None:
-        return f"Checks: {order}; independence of the questions is not tested."
-    p_value = probability_statement("p", independence.p_value)
-    ratio = f"{independence.variance_ratio:.2f} times that of independent questions ({p_value})"
-    return f"Checks: {order}; the variance of trial totals is {ratio}."
+    variance = "independence of the questions is not tested"
+    if independence is not None and independence.variance_ratio is not None:
+        p_value = probability_statement("p", independence.p_value)
+        ratio = f"{independence.variance_ratio:.2f} times that of independent questions"
+        variance = f"the variance of trial totals is {ratio} ({p_value})"
+    doubt = " The probabilities are overconfident; --scope population is less so."
+    return f"Checks: {order}; {variance}.{doubt * study.doubtful}"

@@ -116,15 +116,12 @@ def command(
     """
     from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
     from lm_eval_bayes.analysis.rubric_table import rubric_table
-    from lm_eval_bayes.export.files import check_targets, write_files
+    from lm_eval_bayes.export.files import write_files
 
     spec = intervals.spec()
     given_weights = _parse_weights(weights or ())
     if freeze is not None:
-        check_targets([freeze], argument="--freeze")
-        if thresholds is not None:
-            rule = "be left out with --thresholds, which are frozen already"
-            raise InvalidInputError.of("--freeze", "conflict", rule, str(freeze))
+        _check_new(freeze, thresholds)
     frozen = None if thresholds is None else _read_thresholds(thresholds)
     saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     own = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
@@ -154,11 +151,14 @@ def command(
         )
         return
     form = Form.of_output()
-    say_each(
-        tables,
-        lambda table: _show(table, thresholds_file, form),
-        lambda table: table.classified.task,
-    )
+    with_tables = form.verbose or len(tables) == 1
+
+    def show(table: RubricTable) -> None:
+        say_sentence(_sentence(table), form)
+        if with_tables:
+            _show(table, thresholds_file, form)
+
+    say_each(tables, show, lambda table: table.classified.task)
     for table in tables:
         for warning in table.warnings:
             warn_after(f"warning: {warning}")
@@ -168,9 +168,11 @@ def command(
         warn_notes(
             (left.schema, left.models, f"left out for lack of {lacks}") for lacks, left in left_out
         )
-    if len(tables[0].rows) > 1:
-        words = [*map(str, runs), *reading.words(), "--schema", tables[0].rows[0].schema.name]
-        say_next(["lm-eval-bayes", "study", "rubric", *words], "one schema")
+    words = ["lm-eval-bayes", "study", "rubric", *map(str, runs), *reading.words()]
+    if not with_tables:
+        say_next([*words, "--task", tables[0].classified.task], "one task")
+    elif len(tables[0].rows) > 1:
+        say_next([*words, "--schema", tables[0].rows[0].schema.name], "one schema")
 
 
 # -- options -------------------------------------------------------------------------------------
@@ -213,6 +215,18 @@ def _parse_weights(texts: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return by_schema
 
 
+def _check_new(freeze: Path, thresholds: Path | None) -> None:
+    """Refuse a file of frozen thresholds that cannot be written, before any run is read."""
+    from lm_eval_bayes.export.files import check_targets
+
+    if thresholds is not None:
+        rule = "be left out with --thresholds, which are frozen already"
+        raise InvalidInputError.of("--freeze", "conflict", rule, str(freeze))
+    check_targets([freeze], overwrite=True, argument="--freeze")
+    if freeze.exists():
+        raise InvalidInputError.of("--freeze", "path", "be a new file", str(freeze))
+
+
 def _read_thresholds(path: Path) -> Thresholds:
     from lm_eval_bayes.rubric.thresholds import Thresholds
 
@@ -233,7 +247,6 @@ def _show(table: RubricTable, thresholds_file: str | None, form: Form) -> None:
 
     classified = table.classified
     models, several = classified.models, len(table.rows) > 1
-    say_sentence(_sentence(table), form)
     if len(models) == 1:
         rows = [(row.schema.name, score) for row in table.rows for score in row.scores]
         say()
