@@ -147,17 +147,19 @@ def _show(study: AnchorStudy, form: Form, with_tables: bool) -> None:
 
 
 def _sentence(study: AnchorStudy) -> str:
-    """Return where a model is, or how many are placed."""
+    """Return where the model is, or the best of several."""
     scope = questions_in_words(study.spec.scope, study.anchors.n_queries)
-    placement = study.placements[0]
+    best = max(study.placements, key=lambda placement: placement.score)
+    place, probability, _ = _places(best)
     if len(study.placements) > 1:
-        anchors = plural(placement.anchors.n_anchors, "anchor")
-        return f"{len(study.placements)} models on {scope}, each among {anchors}."
-    posterior = placement.posterior
-    probability = format_probability(posterior.probability[posterior.peak])
+        return (
+            f"{best.model} has the highest score of {len(study.placements)} models on {scope}; "
+            f"its most probable place is {place} ({probability})."
+        )
+    interval = best.posterior.labels[best.posterior.peak]
     return (
-        f"{placement.model} scores {format_score(placement.score)} on {scope}; its most probable "
-        f"interval between anchors is {posterior.labels[posterior.peak]} ({probability})."
+        f"{best.model} scores {format_score(best.score)} on {scope}; its most probable interval "
+        f"between anchors is {interval} ({probability})."
     )
 
 

@@ -146,13 +146,13 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             f"{effect.n_trials:,}",
             format_score(effect.shift if learned else effect.strength),
             *(format_score(effect.informed.mu), format_interval(effect.informed.interval())),
-            *(format_score(effect.without.mu), format_interval(effect.without.interval())),
+            format_score(effect.without.mu),
         )
         for effect in effects
     ]
     interval = interval_label(spec.level, spec.method)
-    weight = "shift (logits)" if learned else "weight"
-    head = ("task", "model", "prior trials", weight, "with", interval, "without", interval)
-    say_table("Prior evidence: hbayes@N with the prior trials and without", head, rows)
+    weight = "shift" if learned else "weight"
+    head = ("task", "model", "trials", weight, "with", interval, "without")
+    say_table("Prior trials: hbayes@N with them and without", head, rows)
     if effects[0].note is not None:
         say(effects[0].note)
