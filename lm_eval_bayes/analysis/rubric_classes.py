@@ -174,7 +174,7 @@ def classify_runs(
         if absent is None:
             scores[schema.name] = {
                 run.model: score_categories(
-                    *(schema, category[run.model], run.signal_table, cuts),
+                    *(schema, category[run.model], run.signal_table),
                     question_ids=run.question_ids,
                     clusters=run.clusters,
                 )

@@ -54,7 +54,7 @@ class ModelScore(Record):
     @property
     def n_trials(self) -> int:
         """Trials, those included that are in no category."""
-        return int(self.score.counts.sum()) + self.score.missing
+        return int(self.score.outcomes.counts.sum()) + self.score.missing
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -63,7 +63,6 @@ class ModelScore(Record):
             "categories": self.score.categories,
             "missing": self.score.missing,
             "trials": self.n_trials,
-            "thresholds": self.score.thresholds,
         }
 
 

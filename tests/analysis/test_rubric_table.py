@@ -129,7 +129,7 @@ def test_counts_of_saved_runs_equal_the_tables_of_the_paper_applied_by_hand(colu
                 trials = [{n: v[i] for n, v in signals.items()} for i in range(N_TRIALS)]
                 found = Counter(category_of(schema, trial, cuts) for trial in trials)
                 missing += found.pop(-1, 0)
-                counts = scores[model].counts[number]
+                counts = scores[model].outcomes.counts[number]
                 assert Counter(dict(enumerate(counts.tolist()))) == found, (schema, model, number)
             assert scores[model].missing == missing
     assert sum(score.missing for score in classified.scores["exact_match"].values()) > 0
@@ -177,10 +177,7 @@ def models_of(shares, rng, n_trials):
     schema = SCHEMATA["format_aware"]
     counts = [np.array([rng.multinomial(n_trials, each) for each in model]) for model in shares]
     outcomes = [Outcomes.from_counts(of_model, weights=schema.weights) for of_model in counts]
-    return {
-        f"m{i}": RubricScore(schema, of_model, 0, "", outcomes[i])
-        for i, of_model in enumerate(counts)
-    }
+    return {f"m{i}": RubricScore(schema, 0, outcomes[i]) for i, of_model in enumerate(counts)}
 
 
 @pytest.mark.slow
@@ -214,7 +211,7 @@ def test_other_weights_change_the_scores_of_their_schema_alone(runs, classified)
             continue
         assert after.schema.weights == tuple(map(float, given[name]))
         for one, other in zip(before.scores, after.scores, strict=True):
-            outcomes = Outcomes.from_counts(one.score.counts, weights=given[name])
+            outcomes = Outcomes.from_counts(one.score.outcomes.counts, weights=given[name])
             assert other.mu == pytest.approx(hbayes_at_n(outcomes).mu, rel=1e-12)
             assert other.score.categories == one.score.categories
 

@@ -206,7 +206,7 @@ def test_trials_are_counted_once_wherever_they_stand(table, name, random):
             score(schema, table, cuts)
         return
     found = score(schema, table, cuts)
-    assert found.counts.sum() + found.missing == table.n_trials
+    assert found.outcomes.counts.sum() + found.missing == table.n_trials
     order = list(range(table.n_trials))
     random.shuffle(order)
     shuffled = SignalTable(
@@ -216,9 +216,11 @@ def test_trials_are_counted_once_wherever_they_stand(table, name, random):
     )
     other = score(schema, shuffled, cuts)
     assert task_thresholds([shuffled]) == cuts
-    np.testing.assert_array_equal(other.counts, found.counts)
+    np.testing.assert_array_equal(other.outcomes.counts, found.outcomes.counts)
     categories = Counter(schema.classify(table, cuts).tolist())
-    assert [categories[k] for k in range(len(schema.categories))] == found.counts.sum(0).tolist()
+    assert [categories[k] for k in range(len(schema.categories))] == found.outcomes.counts.sum(
+        0
+    ).tolist()
 
 
 #: The signals that may lie between 0 and 1.
