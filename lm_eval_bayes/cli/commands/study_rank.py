@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,21 +22,17 @@ if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
-#: Which models of a group a model is compared with before it shares their rank.
-TieRule: TypeAlias = Literal["simultaneous", "adjacent", "none"]
-
-
-@dataclass(frozen=True)
-class RankingRules:
-    """Other rules of ranking than that of `rank`."""
-
+@prints_tables
+def command(
+    runs: Runs,
+    *,
     ties: Annotated[
-        TieRule,
+        Literal["simultaneous", "adjacent", "none"],
         typer.Option(
             help="simultaneous: that of `rank`, all pairs at once. adjacent, the paper's rule: a "
             "model shares the rank of the next better one if z is small. none: no ties."
         ),
-    ] = "simultaneous"
+    ] = "simultaneous",
     method: Annotated[
         str | None,
         option(
@@ -46,7 +41,7 @@ class RankingRules:
             "plackett_luce, rasch, borda, …; arguments after a colon, as in pass_at_k:k=2. Needs "
             "lm-eval-bayes[scorio].",
         ),
-    ] = None
+    ] = None,
     shared: Annotated[
         bool,
         typer.Option(
@@ -54,7 +49,7 @@ class RankingRules:
             help="Also show scores under a prior that the models share, which learns from all of "
             "them how far they are apart.",
         ),
-    ] = False
+    ] = False,
     paper: Annotated[
         bool,
         typer.Option(
@@ -62,27 +57,7 @@ class RankingRules:
             help="Only show ranks with ties | without, tasks side by side, by the paper's rules: "
             "bayes@N with the uniform prior, and ties of neighbours.",
         ),
-    ] = False
-
-    def check(self, scope: str) -> None:
-        """Refuse other rules beside those of the paper.
-
-        Raises
-        ------
-        InvalidInputError
-            If there are some.
-        """
-        others = (self.method, self.shared, self.ties == "none", scope != "benchmark")
-        if self.paper and any(others):
-            rule = "be given without other rules of ranking, and in scope benchmark"
-            raise InvalidInputError.of("--paper", "conflict", rule, "other options")
-
-
-@prints_tables
-def command(
-    runs: Runs,
-    *,
-    rules: RankingRules,
+    ] = False,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -104,28 +79,29 @@ def command(
     from lm_eval_bayes.analysis.board import mean_of_common, task_board
 
     spec = intervals.spec()
-    rules.check(spec.scope)
+    if paper and (method or shared or ties == "none" or spec.scope != "benchmark"):
+        rule = "be given without other rules of ranking, and in scope benchmark"
+        raise InvalidInputError.of("--paper", "conflict", rule, "other options")
     saved = reading.read(runs)
-    if rules.paper:
+    if paper:
         _show_paper_table(saved, as_json)
         return
-    boards = [task_board(saved.of_task(name), spec, ties=rules.ties) for name in saved.tasks]
+    boards = [task_board(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
     overall, left_out = mean_of_common(boards, saved.models)
-    of_scorio = {} if rules.method is None else _rank_by_scorio(saved, boards, rules.method)
+    of_scorio = {} if method is None else _rank_by_scorio(saved, boards, method)
     if as_json:
         content = {
             "leaderboards": [board.leaderboard for board in boards],
             "overall": overall and overall.leaderboard,
             "warnings": saved.warnings,
         }
-        scorio = {} if rules.method is None else {"scorio": list(of_scorio.values())}
-        say_json(content | scorio)
+        say_json(content | ({"scorio": list(of_scorio.values())} if method else {}))
         return
     form = Form.of_output()
     shown = [*boards] if overall is None or of_scorio else [overall, *boards * form.verbose]
 
     def show(board: Board) -> None:
-        _show(board, rules, of_scorio.get(board.title), form)
+        _show(board, shared, of_scorio.get(board.title), form)
 
     say_each(shown, show, lambda board: board.title)
     if left_out and not of_scorio:
@@ -133,9 +109,9 @@ def command(
             f"Left out of the mean: {first_names(left_out)}, which not every model has.", form
         )
     notes = [(board.title, board.leaderboard.notes) for board in shown]
-    if rules.shared:
-        shared = [(board.title, board.leaderboard.shared) for board in shown]
-        notes += [(title, (prior.note,)) for title, prior in shared if prior and prior.note]
+    if shared:
+        priors = [(board.title, board.leaderboard.shared) for board in shown]
+        notes += [(title, (prior.note,)) for title, prior in priors if prior and prior.note]
     notes += [(task, ranking.notes) for task, ranking in of_scorio.items()]
     warn_notes((task, (), note) for task, of_board in notes for note in of_board)
 
@@ -156,17 +132,17 @@ def _rank_by_scorio(
         }
 
 
-def _show(board: Board, rules: RankingRules, scorio: ScorioRanking | None, form: Form) -> None:
+def _show(board: Board, with_shared: bool, scorio: ScorioRanking | None, form: Form) -> None:
     """Show the screen of `rank` with the columns and the sentences of other rules."""
     columns, sentences = [], []
-    if rules.ties != "simultaneous":
+    ranking = board.leaderboard.ranking
+    if ranking.ties != "simultaneous":
         columns.append(Column("rank", [f"{row.rank:g}" for row in board.leaderboard.rows]))
         rule = "only equal scores tie"
-        if rules.ties == "adjacent":
-            z = board.leaderboard.ranking.threshold
-            rule = f"a model ties with the next better one if z is below {z:.3f}"
+        if ranking.ties == "adjacent":
+            rule = f"a model ties with the next better one if z is below {ranking.threshold:.3f}"
         sentences.append(f"rank: {rule}.")
-    if rules.shared and (shared := board.leaderboard.shared):
+    if with_shared and (shared := board.leaderboard.shared):
         means = {row["model"]: row["mu"] for row in shared.rows()}
         columns.append(Column("shared prior", [format_score(means[m]) for m in board.models]))
         if shared.tau is not None:

@@ -60,7 +60,7 @@ def show_ranks(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
         names("model", [row.model for row in rows]),
         Column("mean" if board.tasks else "score", [format_score(row.mu) for row in rows]),
     ]
-    if not board.tasks and len(rows) <= _STRIP:
+    if not board.tasks and 1 < len(rows) <= _STRIP:
         head = f"1{len(rows):>{len(rows) - 1}}"
         strips = [rank_strip(*ends, len(rows), form.drawn) for ends in sets]
         columns.append(Column(head, strips, left=True))
