@@ -117,21 +117,12 @@ def _read(
     names = {**sides, **{run.model: run.model for run in runs}}
     priors = []
     for text in texts:
-        model, path = _split(text, names)
-        saved = reading.read([path], argument="--prior")
-        priors.append(GivenPrior(saved, None if model is None else names.get(model, model)))
+        model, sign, path = text.rpartition("=")
+        if not sign or Path(text).exists():
+            model, path = "", text
+        saved = reading.read([Path(path)], argument="--prior")
+        priors.append(GivenPrior(saved, names.get(model, model) or None))
     return priors
-
-
-def _split(text: str, names: Mapping[str, str]) -> tuple[str | None, Path]:
-    """Split MODEL=RUN; a path that exists, and one without a model's name, is a path."""
-    for name in names:
-        if text.startswith(f"{name}=") and not Path(text).exists():
-            return name, Path(text[len(name) + 1 :])
-    model, sign, path = text.partition("=")
-    if sign and not Path(text).exists() and Path(path).exists():
-        return model, Path(path)
-    return None, Path(text)
 
 
 def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
