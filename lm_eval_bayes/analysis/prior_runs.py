@@ -236,7 +236,8 @@ def _n_trials(run: TaskRun, prior: TaskRun) -> int:
     """
     if run.task != prior.task and None in (run.doc_ids, prior.doc_ids):
         return 0
-    return int(prior.outcomes.n_trials[np.isin(prior.question_ids, run.question_ids)].sum())
+    counted = dict(zip(prior.question_ids, prior.outcomes.n_trials.tolist(), strict=True))
+    return sum(int(counted.get(id, 0)) for id in run.question_ids)
 
 
 def _runs_of_model(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> tuple[TaskRun, ...]:

@@ -175,7 +175,8 @@ def _show_placement(placement: Placement, level: str, form: Form) -> None:
     """Show the probability of every interval that is not negligible."""
     posterior, (first, last) = placement.posterior, placement.inside
     scores = ["0", *map(format_score, placement.anchors.ability), "1"]
-    shown = [i for i, p in enumerate(posterior.probability) if form.verbose or p >= _NEGLIGIBLE]
+    least = min(_NEGLIGIBLE, posterior.probability.max())
+    shown = [i for i, p in enumerate(posterior.probability) if form.verbose or p >= least]
     probabilities = posterior.probability[shown]
     columns = [
         names("interval", [posterior.labels[i] for i in shown]),

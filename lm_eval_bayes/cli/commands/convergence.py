@@ -152,7 +152,8 @@ def _show_model(prefixes: Sequence[PrefixPosterior], form: Form) -> None:
         Column("width", [format_score(prefix.interval.width) for prefix in prefixes]),
     ]
     ends = [(prefix.interval.low, prefix.interval.high) for prefix in prefixes]
-    axis = Axis.of(ends, free_width(columns, form), form.drawn)
+    bounds = min(0.0, *(low for low, _ in ends)), max(1.0, *(high for _, high in ends))
+    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds)
     bars = [axis.bar(prefix.mu, pair) for prefix, pair in zip(prefixes, ends, strict=True)]
     say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
 
