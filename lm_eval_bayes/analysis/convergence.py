@@ -35,13 +35,11 @@ from lm_eval_bayes.stats import (
 
 #: The k of Pass@k that are ranked by default.
 _DEFAULT_KS = (2, 4, 8)
-_PASS_FAMILY_NAME = re.compile(r"(naive-|g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
+_PASS_FAMILY_NAME = re.compile(r"(g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
 #: Metrics by prefix and sign.
 _PASS_FAMILY_METRICS: dict[tuple[str, str], Metric] = {
     ("", "@"): "pass@k",
     ("", "^"): "pass^k",
-    ("naive-", "@"): "naive pass@k",
-    ("naive-", "^"): "naive pass^k",
     ("g-", "@"): "g-pass",
     ("mg-", "@"): "mg-pass",
 }
@@ -81,8 +79,8 @@ def score_named(text: str) -> Score:
     --------
     >>> score_named("bayes"), score_named("g-pass@8_0.5").tau
     (Score(name='bayes@N', metric='bayes', k=None, tau=None), 0.5)
-    >>> score_named("pass^4").metric, score_named("naive-pass@2").metric
-    ('pass^k', 'naive pass@k')
+    >>> score_named("pass^4").metric
+    'pass^k'
     """
     name = text.strip().lower()
     for metric in LINEAR:
@@ -94,10 +92,7 @@ def score_named(text: str) -> Score:
         of_family = _PASS_FAMILY_METRICS.get((prefix, sign))
         if of_family is not None and bool(tau) == (prefix == "g-"):
             return Score(name, of_family, int(k), float(tau) if tau else None)
-    rule = (
-        "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k, "
-        "or naive-pass@8 or naive-pass^8"
-    )
+    rule = "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k"
     raise InvalidInputError.of("score", "choice", rule, text)
 
 
@@ -116,15 +111,12 @@ class RankingConvergence(Record):
         family.
     kendall : KendallCurve or None
         Agreement with the ranking by bayes@N on all trials; None if all models tie there.
-    final : mapping of str to float
-        Each model's score on all N trials.
     """
 
     score: Score
     convergence: Convergence
     tied: Convergence | None = field(metadata=json_name("with_ties"))
     kendall: KendallCurve | None
-    final: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -231,11 +223,11 @@ def task_convergence(
         pairs = zip(runs, matrices, strict=True)
         tensor = np.stack([R[aligned_rows(run, runs[0]), :n_trials] for run, R in pairs])
         rankings = tuple(
-            _ranking_convergence(score, tensor, runs, replicates, spec.seed)
+            _ranking_convergence(score, tensor, runs[0], replicates, spec.seed)
             for score in ranking_scores
         )
         if any(ranking.kendall is None for ranking in rankings):
-            notes.append("all models have the same score, so Kendall's τ is not defined")
+            notes.append("all models have the same score, so Kendall's tau is not defined")
     elif len(runs) > 1:
         notes.append("there is one trial per question, so rankings have no convergence")
     elif scores:
@@ -291,16 +283,14 @@ def _right_or_wrong(run: TaskRun) -> bool:
 def _ranking_convergence(
     score: Score,
     tensor: IntArray,
-    runs: Sequence[TaskRun],
+    run: TaskRun,
     replicates: int,
     seed: int,
 ) -> RankingConvergence:
-    run = runs[0]
     weights = None if _right_or_wrong(run) else run.outcomes.weights
     linear = score.metric in LINEAR
     metric: dict[str, Any] = {"weights": weights} if linear else {"k": score.k, "tau": score.tau}
     by_all_trials = prefix_scores(tensor, "bayes", weights=weights)[:, -1]
-    final = prefix_scores(tensor, score.metric, **metric)[:, -1]
     settings = metric | {"replicates": replicates, "seed": seed}
     tied = kendall = None
     if linear:
@@ -312,7 +302,6 @@ def _ranking_convergence(
         convergence=convergence_at_n(tensor, score.metric, **settings),
         tied=tied,
         kendall=kendall,
-        final=dict(zip((run.model for run in runs), final.tolist(), strict=True)),
     )
 
 

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record, json_name
-from lm_eval_bayes.analysis.comparability import check_same_metric, identical_runs
+from lm_eval_bayes.analysis.comparability import (
+    check_same_metric,
+    check_same_weights,
+    identical_runs,
+)
 from lm_eval_bayes.analysis.pass_rows import rows_to_dict
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import check_other_trials
@@ -208,43 +212,32 @@ def _with_counts(run: TaskRun, prior: TaskRun) -> Outcomes:
     """Return a run's outcomes with the prior trials of its questions, of which some have none."""
     run.require_graded()
     prior.require_graded("prior")
-    outcomes, of_prior = run.outcomes, prior.outcomes
-    if of_prior.weights.tolist() != outcomes.weights.tolist():
-        rule = f"have the category weights of {run.task}, {outcomes.weights.tolist()}"
-        got = f"{of_prior.weights.tolist()} in {prior.label}"
-        raise InvalidInputError.of("prior", "mismatch", rule, got)
-    rows = dict(zip(prior.question_ids, of_prior.counts, strict=True))
-    none = np.zeros(outcomes.n_categories, dtype=np.int64)
-    counts = np.array([rows.get(id, none) for id in run.question_ids], dtype=np.int64)
-    if not counts.any():
-        ids = [", ".join(name[:12] for name in each.question_ids[:2]) for each in (run, prior)]
-        rule = f"have trials of questions of {run.task}, such as {ids[0]}"
-        got = f"questions such as {ids[1]} in {prior.label}"
-        raise InvalidInputError.of("prior", "mismatch", rule, got)
-    return replace(outcomes, prior_counts=counts)
+    check_same_weights(run, prior, "prior")
+    counts_of = dict(zip(prior.question_ids, prior.outcomes.counts, strict=True))
+    none = np.zeros(run.outcomes.n_categories, dtype=np.int64)
+    counts = [counts_of.get(id, none) for id in run.question_ids]
+    return replace(run.outcomes, prior_counts=np.array(counts, dtype=np.int64))
 
 
 def _prior_of(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> TaskRun | None:
     """Return the earlier run of this run's model and task; None where there is none.
 
-    Of a task of another name it is that with the most documents in common.
+    Of a task of another name it is that with the most trials of these questions.
     """
-    candidates = [prior for prior in _runs_of_model(run, runs, given) if _n_common(run, prior)]
-    return max(
-        candidates,
-        key=lambda prior: (prior.task == run.task, _n_common(run, prior)),
-        default=None,
-    )
+    n_trials = [(prior, _n_trials(run, prior)) for prior in _runs_of_model(run, runs, given)]
+    candidates = [(prior.task == run.task, n, prior) for prior, n in n_trials if n]
+    return max(candidates, key=lambda candidate: candidate[:2], default=(False, 0, None))[2]
 
 
-def _n_common(run: TaskRun, prior: TaskRun) -> int:
-    """Return the number of questions that are in both runs.
+def _n_trials(run: TaskRun, prior: TaskRun) -> int:
+    """Return the number of trials that the earlier run has of this run's questions.
 
     Positions in a matrix identify the questions of one task only.
     """
     if run.task != prior.task and None in (run.doc_ids, prior.doc_ids):
         return 0
-    return len(set(run.question_ids) & set(prior.question_ids))
+    counted = dict(zip(prior.question_ids, prior.outcomes.n_trials.tolist(), strict=True))
+    return sum(int(counted.get(id, 0)) for id in run.question_ids)
 
 
 def _runs_of_model(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> tuple[TaskRun, ...]:

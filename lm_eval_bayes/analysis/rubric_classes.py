@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,6 @@ class LeftOut(Record):
     models: tuple[str, ...]
     lacks: str
 
-    def __str__(self) -> str:
-        return f"{self.schema} (missing: {self.lacks}, in {', '.join(self.models)})"
-
 
 @dataclass(frozen=True, eq=False)
 class ClassifiedRuns:
@@ -131,8 +129,7 @@ def classify_runs(
     runs: Sequence[TaskRun],
     thresholds: Thresholds,
     schemata: Iterable[Schema] | None = None,
-    *,
-    needed: Iterable[str] = (),
+    weights: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> ClassifiedRuns:
     """Classify the trials of several models on one task.
 
@@ -144,15 +141,16 @@ def classify_runs(
         Those of all models.
     schemata : iterable of Schema, optional
         Left out, the twelve, and the rubrics of their own that the tasks ran with.
-    needed : iterable of str, optional
-        Names of schemata that must not be left out, as are none of `schemata`.
+    weights : mapping of str to sequence of float, optional
+        Other weights than a schema's own, by its name; it must not be left out, as are none of
+        `schemata`.
 
     Raises
     ------
     InvalidInputError
         If the models answered different questions, were judged by
         different verifiers or only some of them by one, or lack the signals of a schema that
-        must not be left out.
+        must not be left out, or weights break their rule.
     """
     check_one_task(runs)
     for run in runs[1:]:
@@ -160,20 +158,23 @@ def classify_runs(
     task = runs[0].task
     cuts = thresholds.of(task)
     chosen = [*SCHEMATA.values(), *custom_rubrics(runs)] if schemata is None else list(schemata)
-    required = {*needed, *(() if schemata is None else [schema.name for schema in chosen])}
+    unknown = [name for name in weights if name not in [schema.name for schema in chosen]]
+    if unknown:
+        rule = f"be of one of the schemata ({', '.join(schema.name for schema in chosen)})"
+        raise InvalidInputError.of("weights", "choice", rule, unknown[0])
+    chosen = [s.with_weights(weights[s.name]) if s.name in weights else s for s in chosen]
+    required = {*weights, *(() if schemata is None else [schema.name for schema in chosen])}
     if any("invalid" in schema.variables for schema in chosen):
         _check_verdicts(runs)
     scores: dict[str, dict[str, RubricScore]] = {}
     left_out = []
     for schema in chosen:
-        absent = _lacking(schema, runs)
-        if absent is None:
-            category = {run.model: schema.classify(run.signal_table, cuts) for run in runs}
-            absent = _uncut(schema, runs, category, cuts)
+        category = {run.model: schema.classify(run.signal_table, cuts) for run in runs}
+        absent = _lacking(schema, runs, category, cuts)
         if absent is None:
             scores[schema.name] = {
                 run.model: score_categories(
-                    *(schema, category[run.model], run.signal_table, cuts),
+                    *(schema, category[run.model], run.signal_table),
                     question_ids=run.question_ids,
                     clusters=run.clusters,
                 )
@@ -185,6 +186,13 @@ def classify_runs(
             raise InvalidInputError.of("schema", "missing", rule, schema.name)
         else:
             left_out.append(absent)
+    if not scores:
+        least = min(left_out, key=lambda left: len(left.lacks))
+        rule = (
+            f"have the signals of a schema in every run of {task}; the fewest are missing of "
+            f"{least.schema}: {least.lacks}"
+        )
+        raise InvalidInputError.of("RUN", "missing", rule, ", ".join(run.label for run in runs))
     return ClassifiedRuns(task, tuple(runs), thresholds, scores, tuple(left_out))
 
 
@@ -211,70 +219,59 @@ def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
 
 def _check_verdicts(runs: Sequence[TaskRun]) -> None:
     """Refuse runs in which `invalid` would not mean the same."""
-    judged = [run for run in runs if run.n_judged]
-    without = [run for run in runs if not run.n_judged]
-    if judged and without:
-        rule = (
-            "have a verifier's verdicts, all or none of them, because its C counts as invalid: "
-            f"{judged[0].label} has them, {without[0].label} has not (run `study verify`, or "
-            "leave them aside with --ignore-verdicts)"
-        )
-        got = f"verdicts in {len(judged)} of {len(runs)}"
-        raise InvalidInputError.of("runs", "mismatch", rule, got)
-    others = [run for run in judged if run.verifier != judged[0].verifier]
+    of_runs = {run.label: run.verifier if run.n_judged else None for run in runs}
+    others = [label for label, of_run in of_runs.items() if of_run != of_runs[runs[0].label]]
     if others:
         rule = (
-            "have the verdicts of one verifier (or leave them aside with --ignore-verdicts): "
-            f"{others[0].label} has others than {judged[0].label}"
+            "have the verdicts of one verifier, or none, because its C counts as invalid: "
+            f"{others[0]} has others than {runs[0].label} (run `study verify`, or leave them aside "
+            "with --ignore-verdicts)"
         )
-        names = sorted({verifier_name(run.verifier) for run in judged})
-        raise InvalidInputError.of("runs", "mismatch", rule, ", ".join(names))
+        verifiers = [verifier_name(of_run) for of_run in of_runs.values()]
+        raise InvalidInputError.of("runs", "mismatch", rule, ", ".join(dict.fromkeys(verifiers)))
 
 
 def verifier_name(verifier: Mapping[str, Any] | None) -> str:
-    """Return what to call a verifier.
+    """Return what to call a verifier, "none" where there is none.
 
     Examples
     --------
     >>> verifier_name({"kind": "transformers", "name": "judge-3B"})
     'judge-3B'
     """
-    return str((verifier or {}).get("name") or "a verifier")
+    return "none" if verifier is None else str(verifier.get("name") or "a verifier")
 
 
-def _lacking(schema: Schema, runs: Sequence[TaskRun]) -> LeftOut | None:
-    lacking = {run.model: missing_signals(schema, run.signal_table) for run in runs}
-    names = dict.fromkeys(name for absent in lacking.values() for name in absent)
-    if not names:
-        return None
-    sources: dict[str, list[str]] = {}
-    for name in names:
-        sources.setdefault(source_of(name), []).append(name)
-    lacks = [f"{', '.join(signals)} from {source}" for source, signals in sources.items()]
-    models = tuple(model for model, absent in lacking.items() if absent)
-    return LeftOut(schema.name, models, " and of ".join(lacks))
-
-
-def _uncut(
+def _lacking(
     schema: Schema,
     runs: Sequence[TaskRun],
     category: Mapping[str, IntArray],
     thresholds: TaskThresholds,
 ) -> LeftOut | None:
-    """Tell of runs with trials that a threshold is missing for, not a signal of their own.
+    """Tell of runs without a signal, or with trials that a threshold alone is missing for.
 
     Frozen thresholds may come from runs that recorded less, or were never wrong. To count only
     the trials that need none of those would make another score of it.
     """
-    models = []
-    for run in runs:
-        columns = [run.signal_table.column(name) for name in schema.needs]
-        complete = ~np.isnan(columns).any(axis=0)
-        if not np.any(category[run.model] >= 0) or np.any(complete & (category[run.model] < 0)):
-            models.append(run.model)
+    absent = {run.model: missing_signals(schema, run.signal_table) for run in runs}
+    names = dict.fromkeys(name for of_model in absent.values() for name in of_model)
+    if names:
+        sources = " and ".join(dict.fromkeys(map(source_of, names)))
+        models = tuple(model for model, of_model in absent.items() if of_model)
+        return LeftOut(schema.name, models, f"{', '.join(names)} (from {sources})")
+    models = tuple(run.model for run in runs if _uncut(schema, run, category[run.model]))
     if not models:
         return None
-    missing = [name for name, value in thresholds.values.items() if value is None]
-    absent = [name for name in missing if PERCENTILES[name][0] in schema.needs]
-    lacks = f"{', '.join(absent)} in the thresholds" if absent else "trials with all that it needs"
-    return LeftOut(schema.name, tuple(models), lacks)
+    cuts = [name for name, value in thresholds.values.items() if value is None]
+    of_schema = [name for name in cuts if PERCENTILES[name][0] in schema.needs]
+    lacks = "trials with all that it needs"
+    if of_schema:
+        lacks = f"{', '.join(of_schema)} in the thresholds"
+    return LeftOut(schema.name, models, lacks)
+
+
+def _uncut(schema: Schema, run: TaskRun, category: IntArray) -> bool:
+    """Return whether no trial has a category, or some has every signal and none."""
+    columns = [run.signal_table.column(name) for name in schema.needs]
+    complete = ~np.isnan(columns).any(axis=0)
+    return bool(not np.any(category >= 0) or np.any(complete & (category < 0)))

@@ -1,26 +1,23 @@
 """Scores and ranks of several models under rubrics, one table per task.
 
-Trials are classified once (:func:`lm_eval_bayes.analysis.rubric_classes.classify_runs`); weights,
-levels and scopes can then change without reading them again.
+Trials are classified once (:func:`lm_eval_bayes.analysis.rubric_classes.classify_runs`); levels and
+scopes can then change without reading them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name, to_plain
 from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.stats import (
     CONFIDENCE,
     Interval,
     Scope,
+    hbayes_at_n,
     simultaneous_ranks,
 )
 
@@ -57,7 +54,7 @@ class ModelScore(Record):
     @property
     def n_trials(self) -> int:
         """Trials, those included that are in no category."""
-        return int(self.score.counts.sum()) + self.score.missing
+        return int(self.score.outcomes.counts.sum()) + self.score.missing
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -66,7 +63,6 @@ class ModelScore(Record):
             "categories": self.score.categories,
             "missing": self.score.missing,
             "trials": self.n_trials,
-            "thresholds": self.score.thresholds,
         }
 
 
@@ -130,19 +126,16 @@ class RubricTable(Record):
                     f"{run.model}: {run.n_judged:,} of {n_trials:,} trials have a verdict; "
                     "elsewhere `invalid` is what generation alone tells"
                 )
-        notes = []
         for row in self.rows:
             name, lacking = row.schema.name, []
             for score in row.scores:
                 if score.score.missing:
                     n = f"{score.score.missing:,} of {score.n_trials:,}"
                     lacking.append(f"{score.model} missing {n}")
-                if score.note is not None:
-                    notes.append(f"{name}, {score.model}: {score.note}")
             if lacking:
                 why = "trials that lack a signal or threshold are in no category"
                 warnings.append(f"{name}: {why}: {', '.join(lacking)}")
-        return (*warnings, *notes)
+        return tuple(warnings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -177,7 +170,6 @@ class RubricTable(Record):
 
 def rubric_table(
     classified: ClassifiedRuns,
-    weights: Mapping[str, Sequence[float]] | None = None,
     level: float = 0.95,
     scope: Scope = "benchmark",
     *,
@@ -193,8 +185,6 @@ def rubric_table(
     ----------
     classified : ClassifiedRuns
         The trials in their categories.
-    weights : mapping of str to sequence of float, optional
-        Other weights than a schema's own, by its name.
     level : float
         Posterior mass of the credible intervals.
     scope : {"benchmark", "population"}
@@ -202,21 +192,10 @@ def rubric_table(
         question by question, as by `rank`.
     seed : int
         Of whatever is drawn.
-
-    Raises
-    ------
-    InvalidInputError
-        If weights break their rule, or are of a schema that is not in the table.
     """
-    scores = {name: dict(by_model) for name, by_model in classified.scores.items()}
-    for name, given in (weights or {}).items():
-        if name not in scores:
-            rule = f"be of a schema of this table ({', '.join(scores)})"
-            raise InvalidInputError.of("weights", "choice", rule, name)
-        scores[name] = _reweighted(scores[name], given)
     rows = []
-    for by_model in scores.values():
-        posteriors = {m: score.posterior("hbayes", seed, scope) for m, score in by_model.items()}
+    for by_model in classified.scores.values():
+        posteriors = {m: hbayes_at_n(s.outcomes, scope, seed=seed) for m, s in by_model.items()}
         ranks = simultaneous_ranks(posteriors, CONFIDENCE, seed)
         ranked = []
         for model, post in posteriors.items():
@@ -225,14 +204,3 @@ def rubric_table(
             ranked.append(ModelScore(model, score, *numbers))
         rows.append(SchemaScores(ranked[0].score.schema, tuple(ranked)))
     return RubricTable(classified, tuple(rows), level, scope, CONFIDENCE, seed)
-
-
-def _reweighted(
-    scores: Mapping[str, RubricScore], weights: Sequence[float]
-) -> dict[str, RubricScore]:
-    schema = next(iter(scores.values())).schema.with_weights(weights)
-    of_schema = np.array(schema.weights)
-    return {
-        model: replace(score, schema=schema, outcomes=replace(score.outcomes, weights=of_schema))
-        for model, score in scores.items()
-    }

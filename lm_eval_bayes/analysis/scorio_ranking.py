@@ -24,43 +24,10 @@ from lm_eval_bayes._util.validation import check_seed
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import FloatArray, IntArray, Ranking, kendall_tau_b
+from lm_eval_bayes.stats import IntArray, Ranking, kendall_tau_b
 
 #: Arguments of scorio's functions that are given here.
 _OWN_ARGUMENTS = ("R", "method", "return_scores")
-
-
-@dataclass(frozen=True)
-class RankingAgreement(Record):
-    """The agreement of two rankings of L models.
-
-    Attributes
-    ----------
-    tau_b, spearman : float or None
-        Kendall's τ_b, ties counted, and Spearman's ρ; None where all models of one ranking tie.
-    largest_displacement : float
-        The largest difference of a model's two ranks.
-    n_models : int
-        L.
-    """
-
-    tau_b: float | None
-    spearman: float | None
-    largest_displacement: float
-    n_models: int
-
-    @classmethod
-    def of(cls, x: FloatArray, y: FloatArray) -> RankingAgreement:
-        """Compare the ranks of the same models, shape (L,)."""
-        from scipy import stats  # takes long to import
-
-        varies = np.ptp(x) > 0.0 and np.ptp(y) > 0.0
-        return cls(
-            tau_b=float(kendall_tau_b(x, y)) if varies else None,
-            spearman=float(stats.spearmanr(x, y).statistic) if varies else None,
-            largest_displacement=float(np.abs(x - y).max()),
-            n_models=x.size,
-        )
 
 
 @dataclass(frozen=True)
@@ -75,14 +42,11 @@ class ScorioRow(Record):
         Its rank, 1 the best; tied models share the first of their places.
     score : float
         The number that it is ranked by.
-    mean_rank : float
-        Its rank by posterior mean, without ties but for equal means.
     """
 
     model: str
     rank: float
     score: float
-    mean_rank: float
 
 
 @dataclass(frozen=True)
@@ -103,8 +67,8 @@ class ScorioRanking(Record):
         Trials of every question that it was given.
     rows : tuple of ScorioRow
         Best first by this ranking.
-    agreement : RankingAgreement
-        With the ranking by posterior mean.
+    tau_b : float or None
+        Kendall's τ_b with the order by posterior mean; None where all models of one tie.
     seed : int or None
         Seed of the order of the trials where only their counts are known.
     notes : tuple of str
@@ -117,7 +81,7 @@ class ScorioRanking(Record):
     version: str
     n_trials: int
     rows: tuple[ScorioRow, ...]
-    agreement: RankingAgreement
+    tau_b: float | None
     seed: int | None
     notes: tuple[str, ...]
 
@@ -189,21 +153,19 @@ def rank_by_scorio(
             rule = f"be one that scorio can compute from these outcomes ({name})"
             raise InvalidInputError.of("method", "unsupported", rule, str(error)) from error
     notes += [f"scorio: {warning.message}" for warning in caught]
-    models, mu = [run.model for run in runs], ranking.mu.round(12)
-    theirs = dict(zip(models, map(float, ranks), strict=True))
-    of_model = dict(zip(models, map(float, scores), strict=True))
-    ours = dict(zip(ranking.models, (1.0 + (mu[:, None] > mu).sum(axis=0)).tolist(), strict=True))
-    best_first = sorted(ranking.models, key=lambda model: theirs[model])
+    numbers = zip(map(float, ranks), map(float, scores), strict=True)
+    of_model = dict(zip((run.model for run in runs), numbers, strict=True))
+    mu, by_rank = ranking.mu.round(12), np.array([of_model[model][0] for model in ranking.models])
+    varies = np.ptp(mu) > 0.0 and np.ptp(by_rank) > 0.0
+    best_first = sorted(ranking.models, key=lambda model: of_model[model][0])
     return ScorioRanking(
         task=runs[0].task,
         method=name,
         arguments=arguments,
         version=version_of("scorio") or "of an unknown version",
         n_trials=table.shape[2],
-        rows=tuple(ScorioRow(m, theirs[m], of_model[m], ours[m]) for m in best_first),
-        agreement=RankingAgreement.of(
-            *(np.array([ranks[model] for model in models]) for ranks in (ours, theirs))
-        ),
+        rows=tuple(ScorioRow(model, *of_model[model]) for model in best_first),
+        tau_b=float(kendall_tau_b(mu, -by_rank)) if varies else None,
         seed=seed if is_drawn else None,
         notes=tuple(dict.fromkeys(notes)),
     )

@@ -109,22 +109,6 @@ class SimulatedBenchmark(Record):
         return {**super().to_dict(), "models": list(self.names)}
 
 
-def check_trials(trials: Sequence[int]) -> list[int]:
-    """Return numbers of trials in ascending order.
-
-    Raises
-    ------
-    InvalidInputError
-        If they break their rule.
-    """
-    rule = "be whole numbers from 1 to 100,000, at least one"
-    numbers = check_sequence("trials", trials, rule, 100)
-    ascending = sorted({check_integer("trials", n, 1, 100_000) for n in numbers})
-    if not ascending:
-        raise InvalidInputError.of("trials", "empty", rule, "none")
-    return ascending
-
-
 def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int) -> bytes:
     """Return a CSV file of simulated outcomes that `read_runs` reads.
 
@@ -211,7 +195,7 @@ def interval_study(
     benchmark : SimulatedBenchmark
         The models and the distribution of their questions.
     trials : sequence of int
-        Values of N, rising, as `check_trials` returns them.
+        Values of N, rising.
     spec : IntervalSpec
         Settings of the intervals; its seed is that of the simulated trials.
     replicates : int

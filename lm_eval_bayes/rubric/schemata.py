@@ -26,7 +26,7 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered_and_unreached
+from lm_eval_bayes.rubric.rules import Condition, first_match
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import PERCENTILES, TaskThresholds
 from lm_eval_bayes.rubric.variables import SIGNALS_OF, variable
@@ -68,8 +68,7 @@ class Schema:
     Raises
     ------
     InvalidInputError
-        If a rule cannot be read, some case falls into no category, no case into some category,
-        or two categories have one name.
+        If a rule cannot be read, or two categories have one name.
 
     Examples
     --------
@@ -97,20 +96,7 @@ class Schema:
             raise InvalidInputError.of("categories", "duplicate", rule, names)
         for category in self.categories:
             _check_weight(category.weight, self.name)
-        uncovered, unreached = uncovered_and_unreached(self.rules)
-        if uncovered is not None:
-            case = ", ".join(f"{name} = {_shown(value)}" for name, value in uncovered.items())
-            sentence = (
-                f"`rules` must cover every case of rubric {self.name}: no category takes a trial "
-                f"with {case} (end with `otherwise: true`)"
-            )
-            raise InvalidInputError(sentence, "missing", "rules", uncovered)
-        if unreached:
-            rule = (
-                f"leave a case to every category of rubric {self.name}; earlier ones take them all"
-            )
-            names = [self.categories[index].name for index in unreached]
-            raise InvalidInputError.of("rules", "conflict", rule, ", ".join(names))
+        _ = self.rules  # refuses those that cannot be read
 
     @cached_property
     def rules(self) -> tuple[Condition, ...]:
@@ -133,7 +119,7 @@ class Schema:
     def needs(self) -> tuple[str, ...]:
         """The signals without which no trial can be classified."""
         of_variables = [signal for name in self.variables for signal in SIGNALS_OF[name]]
-        compared = [name for rule in self.rules for name, _ in rule.bounds]
+        compared = [name for rule in self.rules for name in rule.signals]
         return tuple(dict.fromkeys([*of_variables, *compared]))
 
     @property
@@ -204,10 +190,6 @@ def _check_weight(weight: object, schema: str) -> float:
     return float(weight)  # type: ignore[arg-type]
 
 
-def _shown(value: bool | float) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else f"{value:g}"
-
-
 def _schema(name: str, why: str, *categories: tuple[str, str, float]) -> Schema:
     invalid = Category("invalid", "invalid", 0.0)
     others = (
@@ -216,23 +198,22 @@ def _schema(name: str, why: str, *categories: tuple[str, str, float]) -> Schema:
     return Schema(name, (invalid, *others), why)
 
 
-_ALL = (
-    _schema(
-        "exact_match",
+#: By name, in the order of the paper's table: why the weights are so, and the categories after
+#: `invalid`.
+_TABLE: Mapping[str, tuple[Any, ...]] = {
+    "exact_match": (
         "a right answer is the score",
         ("wrong", "wrong", 0.0),
         ("correct", "correct", 1.0),
     ),
-    _schema(
-        "format_aware",
+    "format_aware": (
         "the paper's 0, 0, 1, 2, 3, divided by 3",
         ("wrong, unboxed", "wrong and unboxed", 0.0),
         ("wrong, boxed", "wrong and boxed", 1 / 3),
         ("correct, unboxed", "correct and unboxed", 2 / 3),
         ("correct, boxed", "correct and boxed", 1.0),
     ),
-    _schema(
-        "conf_calibrated",
+    "conf_calibrated": (
         "confidence raises the score of right answers and lowers that of wrong ones",
         ("wrong, low confidence", "wrong and not wrong_high_conf", 0.2),
         ("wrong, high confidence", "wrong_high_conf", 0.0),
@@ -240,36 +221,31 @@ _ALL = (
         ("correct, middling confidence", "correct and corr_mid", 0.8),
         ("correct, high confidence", "correct and corr_high", 1.0),
     ),
-    _schema(
-        "ood_robustness",
+    "ood_robustness": (
         "a right answer to an unfamiliar prompt scores most, an error there more than elsewhere",
         ("wrong, unfamiliar prompt", "wrong and ood", 0.1),
         ("wrong, familiar prompt", "wrong and ind", 0.0),
         ("correct, unfamiliar prompt", "correct and ood", 1.0),
         ("correct, familiar prompt", "correct and ind", 0.8),
     ),
-    _schema(
-        "strict_compliance",
+    "strict_compliance": (
         "an answer outside the box counts as none",
         ("wrong or unboxed", "(wrong or unboxed)", 0.0),
         ("correct, boxed", "correct and boxed", 1.0),
     ),
-    _schema(
-        "conf_wrong_penalty",
+    "conf_wrong_penalty": (
         "a wrong answer with low confidence scores a quarter, a confident one nothing",
         ("wrong, high confidence", "wrong_high_conf", 0.0),
         ("wrong, low confidence", "wrong and not wrong_high_conf", 0.25),
         ("correct", "correct", 1.0),
     ),
-    _schema(
-        "verifier_only",
+    "verifier_only": (
         "correct if A >= .6, else incorrect or invalid, whichever of B and C is larger",
         ("judged invalid", "not A_high and not B_leads", 0.0),
         ("judged incorrect", "not A_high and B_leads", 0.1),
         ("judged correct", "A_high", 1.0),
     ),
-    _schema(
-        "format_confidence",
+    "format_confidence": (
         "right first, then boxed, then confidence that fits: each step is worth less",
         ("wrong, unboxed", "wrong and unboxed", 0.0),
         ("wrong, boxed, low confidence", "wrong and boxed and low_conf", 0.2),
@@ -279,22 +255,19 @@ _ALL = (
         ("correct, boxed, low confidence", "correct and boxed and low_conf", 0.9),
         ("correct, boxed, high confidence", "correct and boxed and high_conf", 1.0),
     ),
-    _schema(
-        "length_robust",
+    "length_robust": (
         "a right answer is the score, at any length that ended with a stop",
         ("wrong", "wrong", 0.0),
         ("correct", "correct", 1.0),
     ),
-    _schema(
-        "verifier_probe",
+    "verifier_probe": (
         "grader and verifier together: where they differ the score lies between",
         ("wrong, verifier agrees not", "wrong and A_high", 0.3),
         ("wrong, verifier agrees", "wrong and not A_high", 0.0),
         ("correct, verifier agrees not", "correct and not A_high", 0.7),
         ("correct, verifier agrees", "correct and A_high", 1.0),
     ),
-    _schema(
-        "efficiency_adjusted",
+    "efficiency_adjusted": (
         "a right answer loses a tenth and a quarter with length; short errors cost least",
         ("wrong, economical", "wrong and economical", 0.1),
         ("wrong, moderate", "wrong and moderate", 0.05),
@@ -303,8 +276,7 @@ _ALL = (
         ("correct, moderate", "correct and moderate", 0.9),
         ("correct, verbose", "correct and verbose", 0.75),
     ),
-    _schema(
-        "concision_high_conf",
+    "concision_high_conf": (
         "the shorter a right answer the better, most of all with high confidence",
         ("wrong", "wrong", 0.0),
         ("correct, verbose", "correct and verbose", 0.6),
@@ -312,10 +284,12 @@ _ALL = (
         ("correct, economical", "correct and economical and low_conf", 0.9),
         ("correct, economical, high confidence", "correct and economical and high_conf", 1.0),
     ),
-)
+}
 
-#: The twelve, by name, in the order of the paper's table.
-SCHEMATA: Mapping[str, Schema] = MappingProxyType({schema.name: schema for schema in _ALL})
+#: The twelve, by name.
+SCHEMATA: Mapping[str, Schema] = MappingProxyType(
+    {name: _schema(name, *row) for name, row in _TABLE.items()}
+)
 
 
 def schema_from(content: Mapping[str, Any]) -> Schema:

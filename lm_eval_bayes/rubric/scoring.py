@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SignalTable, source_of
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
-from lm_eval_bayes.stats import IntArray, Outcomes, Posterior, Scope, bayes_at_n, hbayes_at_n
+from lm_eval_bayes.stats import IntArray, Outcomes, Posterior, bayes_at_n, hbayes_at_n
 
 Prior = Literal["hbayes", "bayes"]
 
@@ -26,32 +26,24 @@ class RubricScore:
     ----------
     schema : Schema
         The rubric.
-    counts : array, shape (M, C+1)
-        Trials of each question in each category.
     missing : int
         Trials that lack a signal and are therefore in no category.
-    thresholds : str
-        The hash of the thresholds.
     outcomes : Outcomes
-        Counts and weights, for every kernel.
+        Trials of each question in each category, and the weights of these.
     """
 
     schema: Schema
-    counts: IntArray
     missing: int
-    thresholds: str
     outcomes: Outcomes
 
     @property
     def categories(self) -> dict[str, int]:
         """The number of trials in each category by its name, and of those that are missing."""
-        totals = self.counts.sum(axis=0)
+        totals = self.outcomes.counts.sum(axis=0)
         names = [category.name for category in self.schema.categories]
         return {**dict(zip(names, map(int, totals), strict=True)), "missing": self.missing}
 
-    def posterior(
-        self, prior: Prior = "hbayes", seed: int = 0, scope: Scope = "benchmark"
-    ) -> Posterior:
+    def posterior(self, prior: Prior = "hbayes", seed: int = 0) -> Posterior:
         """Return the posterior of the score.
 
         Parameters
@@ -62,32 +54,16 @@ class RubricScore:
             posterior is then mostly prior.
         seed : int
             Of the learned prior's draws.
-        scope : {"benchmark", "population"}
-            About these questions, or about the population that they are a sample of (learned
-            prior only).
 
         Raises
         ------
         InvalidInputError
-            If `prior` is another word, or the prior does not allow the scope.
+            If `prior` is another word.
         """
         check_option("prior", prior, ("hbayes", "bayes"))
-        if prior == "hbayes":
-            return hbayes_at_n(self.outcomes, scope, seed=seed)
-        if scope != "benchmark":
-            rule = 'be "benchmark" for uniform priors, which say nothing about the population'
-            raise InvalidInputError.of("scope", "unsupported", rule, scope)
-        return bayes_at_n(self.outcomes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "schema": self.schema.name,
-            "weights": list(self.schema.weights),
-            "categories": self.categories,
-            "missing": self.missing,
-            "thresholds": self.thresholds,
-        }
+        if prior == "bayes":
+            return bayes_at_n(self.outcomes)
+        return hbayes_at_n(self.outcomes, seed=seed)
 
 
 def score(schema: Schema, table: SignalTable, thresholds: TaskThresholds) -> RubricScore:
@@ -123,7 +99,7 @@ def score(schema: Schema, table: SignalTable, thresholds: TaskThresholds) -> Rub
         sources = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
         rule = f"find the signals of {schema.name} in the trials: {sources}"
         raise InvalidInputError.of("schema", "missing", rule, f"no {', '.join(lacking)}")
-    result = score_categories(schema, schema.classify(table, thresholds), table, thresholds)
+    result = score_categories(schema, schema.classify(table, thresholds), table)
     if table.n_trials and result.missing == table.n_trials:
         none = [name for name, value in thresholds.values.items() if value is None]
         rule = f"let some trial into a category of {schema.name}"
@@ -136,7 +112,6 @@ def score_categories(
     schema: Schema,
     category: IntArray,
     table: SignalTable,
-    thresholds: TaskThresholds,
     question_ids: Sequence[Hashable] | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> RubricScore:
@@ -152,7 +127,7 @@ def score_categories(
     outcomes = Outcomes.from_counts(
         counts, weights=schema.weights, question_ids=question_ids, clusters=clusters
     )
-    return RubricScore(schema, outcomes.counts, int((~classified).sum()), thresholds.hash, outcomes)
+    return RubricScore(schema, int((~classified).sum()), outcomes)
 
 
 def missing_signals(schema: Schema, table: SignalTable) -> tuple[str, ...]:

@@ -17,50 +17,29 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.answers import boxed_answer, final_part
 from lm_eval_bayes.stats import FloatArray, IntArray
 
-#: The signals of the twelve schemata, with a description of each.
-SIGNALS = MappingProxyType(
+_GRADED = "a task that grades answers as right or wrong"
+_TEXT = "the text of a response"
+_RECORDED = "a recording model (--model trials, vllm-signals or hf-signals)"
+_BITS = "a recording model with log-probabilities (--model trials, vllm-signals or hf-signals)"
+_VERIFIER = "lm-eval-bayes study verify"
+#: The signals of the twelve schemata: where each comes from, its least and its greatest value.
+#: Those from 0 to 1 whose source is no verifier are 0 or 1.
+SIGNALS: Mapping[str, tuple[str, float, float]] = MappingProxyType(
     {
-        "is_correct": "whether the answer is right, 0 or 1",
-        "has_box": "whether the text holds a closed, non-empty \\boxed{}, 0 or 1",
-        "token_ratio": "tokens of the completion over the run's max_gen_toks",
-        "repeated_pattern": "whether generation ended by anything but a stop, 0 or 1",
-        "text_loop": "whether the text ends in a repeated pattern, 0 or 1",
-        "prompt_bpt": "bits per token of the prompt",
-        "completion_bpt": "bits per token of the completion",
-        "verifier_a": "a verifier's probability that the answer is correct",
-        "verifier_b": "a verifier's probability that the answer is incorrect",
-        "verifier_c": "a verifier's probability that the answer is invalid",
+        "is_correct": (_GRADED, 0, 1),  # whether the answer is right
+        "has_box": (_TEXT, 0, 1),  # whether it holds a closed, non-empty \boxed{}
+        "token_ratio": (_RECORDED, 0, np.inf),  # tokens of the completion over max_gen_toks
+        "repeated_pattern": (_RECORDED, 0, 1),  # whether anything but a stop ended it
+        "text_loop": (_TEXT, 0, 1),  # whether it ends in a repeated pattern
+        "prompt_bpt": (_BITS, 0, np.inf),  # bits per token of the prompt
+        "completion_bpt": (_BITS, 0, np.inf),  # bits per token of the completion
+        "verifier_a": (_VERIFIER, 0, 1),  # a verifier's probability of a correct answer,
+        "verifier_b": (_VERIFIER, 0, 1),  # of an incorrect one,
+        "verifier_c": (_VERIFIER, 0, 1),  # and of an invalid one
     }
 )
-
-_YES_OR_NO = frozenset({"is_correct", "has_box", "repeated_pattern", "text_loop"})
-#: Signals with a range: the rule, and the least and the greatest value.
-_RANGES = {
-    **dict.fromkeys(("verifier_a", "verifier_b", "verifier_c"), ("be from 0 to 1", 0.0, 1.0)),
-    **dict.fromkeys(
-        ("token_ratio", "prompt_bpt", "completion_bpt"), ("be at least 0", 0.0, np.inf)
-    ),
-}
 #: Tolerance for rounding beyond the ends of a range.
 _SLACK = 1e-6
-
-#: The part of the package that records a signal, for error messages.
-SOURCES = MappingProxyType(
-    {
-        "is_correct": "a task that grades answers as right or wrong",
-        "has_box": "the text of a response",
-        "token_ratio": "a recording model (--model trials, vllm-signals or hf-signals)",
-        "repeated_pattern": "a recording model (--model trials, vllm-signals or hf-signals)",
-        "text_loop": "the text of a response",
-        "prompt_bpt": "a recording model with log-probabilities (--model trials with vllm or hf, "
-        "vllm-signals, hf-signals)",
-        "completion_bpt": "a recording model with log-probabilities (--model trials with vllm, hf "
-        "or a server that gives them, vllm-signals, hf-signals)",
-        "verifier_a": "lm-eval-bayes study verify",
-        "verifier_b": "lm-eval-bayes study verify",
-        "verifier_c": "lm-eval-bayes study verify",
-    }
-)
 
 
 def source_of(name: str) -> str:
@@ -76,7 +55,7 @@ def source_of(name: str) -> str:
             "a task whose `rubric_own` names this rubric (its function runs with the task only, "
             "and must give a trial a category)"
         )
-    return SOURCES.get(name, "a model that records it")
+    return SIGNALS[name][0] if name in SIGNALS else "a model that records it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,16 +149,16 @@ class SignalTable:
 
 
 def _check_values(name: str, column: FloatArray) -> None:
-    present = column[~np.isnan(column)]
-    if name in _YES_OR_NO:
-        rule, wrong = "be 0 or 1", present[(present != 0) & (present != 1)]
-    elif name in _RANGES:
-        rule, low, high = _RANGES[name]
-        wrong = present[(present < low - _SLACK) | (present > high + _SLACK)]
-    else:
+    if name not in SIGNALS:
         return
-    if wrong.size:
-        raise InvalidInputError.of(f"columns[{name!r}]", "range", rule, float(wrong[0]))
+    source, low, high = SIGNALS[name]
+    if high == 1 and source != _VERIFIER:
+        rule, wrong = "be 0 or 1", ~np.isin(column, (0.0, 1.0)) & ~np.isnan(column)
+    else:
+        rule = f"be from {low:g} to {high:g}"
+        wrong = (column < low - _SLACK) | (column > high + _SLACK)
+    if wrong.any():
+        raise InvalidInputError.of(f"columns[{name!r}]", "range", rule, float(column[wrong][0]))
 
 
 def numbers(values: Sequence[float | bool | None]) -> FloatArray:

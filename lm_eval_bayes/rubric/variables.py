@@ -38,48 +38,17 @@ from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
 from lm_eval_bayes.stats import FloatArray
 
-#: One number per trial: 1 yes, 0 no, −1 unknown.
-Truth: TypeAlias = npt.NDArray[np.int8]
-
-NO, YES, UNKNOWN = 0, 1, -1
+#: One number per trial: 1 yes, 0 no, ½ unknown. In Kleene's logic `and` is then the minimum, `or`
+#: the maximum, and `not` what is missing to 1.
+Truth: TypeAlias = FloatArray
 
 #: The verifier's probability from which an answer counts as invalid (C) or as right (A).
 C_INVALID, A_HIGH = 0.5, 0.6
 
-#: Groups of variables of which exactly one holds.
-EXCLUSIVE = (
-    ("correct", "wrong"),
-    ("boxed", "unboxed"),
-    ("high_conf", "low_conf"),
-    ("ood", "ind"),
-    ("economical", "moderate", "verbose"),
-    ("corr_high", "corr_mid", "corr_low"),
-)
 
-#: (variable, variable that it implies).
-IMPLIES = (("wrong_high_conf", "wrong"),)
-
-
-def negation(value: Truth) -> Truth:
-    """Return no for yes, yes for no, and unknown for unknown."""
-    return np.where(value == UNKNOWN, UNKNOWN, 1 - value).astype(np.int8)
-
-
-def conjunction(first: Truth, second: Truth) -> Truth:
-    """Return no where either is no, yes where both are yes, else unknown."""
-    no = (first == NO) | (second == NO)
-    unknown = (first == UNKNOWN) | (second == UNKNOWN)
-    return np.where(no, NO, np.where(unknown, UNKNOWN, YES)).astype(np.int8)
-
-
-def disjunction(first: Truth, second: Truth) -> Truth:
-    """Return yes where either is yes, no where both are no, else unknown."""
-    return negation(conjunction(negation(first), negation(second)))
-
-
-def compared(values: FloatArray, holds: npt.NDArray[np.bool_]) -> Truth:
+def compared(values: FloatArray, holds: npt.ArrayLike) -> Truth:
     """Return whether a comparison holds; unknown where the value is missing."""
-    return np.where(np.isnan(values), UNKNOWN, holds).astype(np.int8)
+    return np.where(np.isnan(values), 0.5, holds)
 
 
 def variable(name: str, table: SignalTable, thresholds: TaskThresholds) -> Truth:
@@ -97,13 +66,13 @@ def variable(name: str, table: SignalTable, thresholds: TaskThresholds) -> Truth
     Returns
     -------
     array, shape (T,)
-        1 yes, 0 no, −1 unknown: a signal or a threshold is missing.
+        1 yes, 0 no, ½ unknown: a signal or a threshold is missing.
 
     Examples
     --------
     >>> table = SignalTable.from_questions([{"prompt_bpt": [2.0, None, 4.0]}])
     >>> variable("ood", table, TaskThresholds(tau_prompt=3.0))
-    array([ 0, -1,  1], dtype=int8)
+    array([0. , 0.5, 1. ])
     """
     return _RULES[name].compute(table, thresholds)
 
@@ -128,20 +97,20 @@ def _signal(name: str, compare: Callable[[Any, Any], Any], bound: float | str) -
 
 
 def _not(rule: _Rule) -> _Rule:
-    return _Rule(rule.signals, lambda *case: negation(rule.compute(*case)))
+    return _Rule(rule.signals, lambda *case: 1.0 - rule.compute(*case))
 
 
 def _both(first: _Rule, second: _Rule) -> _Rule:
     return _Rule(
         tuple(dict.fromkeys((*first.signals, *second.signals))),
-        lambda *case: conjunction(first.compute(*case), second.compute(*case)),
+        lambda *case: np.minimum(first.compute(*case), second.compute(*case)),
     )
 
 
 def _invalid(table: SignalTable, _: TaskThresholds) -> Truth:
     repeated, c = table.column("repeated_pattern"), table.column("verifier_c")
     # without a verdict only the end of generation counts; a comparison with NaN is false
-    return disjunction(compared(repeated, repeated == 1), (c >= C_INVALID).astype(np.int8))
+    return np.maximum(compared(repeated, repeated == 1), c >= C_INVALID)
 
 
 def _b_leads(table: SignalTable, _: TaskThresholds) -> Truth:

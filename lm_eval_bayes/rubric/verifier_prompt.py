@@ -239,7 +239,7 @@ def fitted_prompt(
     """
     marks = tuple(marks)
     complete = verifier_prompt(case, marks)
-    if limit is None or (full := length(complete)) <= limit:
+    if limit is None or length(complete) <= limit:
         return complete
     answer = case.answer.strip()
 
@@ -248,7 +248,7 @@ def fitted_prompt(
         prompt = verifier_prompt(replace(case, answer=end), marks)
         return prompt, length(prompt)
 
-    fits = min(MIN_ANSWER_CHARACTERS, len(answer))
+    fits, too_many = min(MIN_ANSWER_CHARACTERS, len(answer)), len(answer)
     best, shortest = with_end(fits)
     if shortest > limit:
         sentence = (
@@ -258,16 +258,13 @@ def fitted_prompt(
         )
         raise PromptTooLongError(sentence, "range", "question", case.question)
     # Bisection until the answer is within a hundredth of the longest that fits.
-    low, too_many, high = shortest, len(answer), full
     while too_many - fits > max(8, fits // 100):
-        share = (limit - low) / max(high - low, 1)
-        step = int((too_many - fits) * min(max(share, 0.1), 0.9))
-        middle = min(max(fits + step, fits + 1), too_many - 1)
+        middle = (fits + too_many) // 2
         prompt, now = with_end(middle)
         if now <= limit:
-            best, fits, low = prompt, middle, now
+            best, fits = prompt, middle
         else:
-            too_many, high = middle, now
+            too_many = middle
     return best
 
 

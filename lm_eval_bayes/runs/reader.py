@@ -89,30 +89,6 @@ def read_runs(
     return replace(saved, warnings=tuple(warnings))
 
 
-def join_runs(first: SavedRuns, second: SavedRuns) -> SavedRuns:
-    """Return runs of different models from two calls of :func:`read_runs` together.
-
-    Parameters
-    ----------
-    first, second : SavedRuns
-        No model may be in both.
-
-    Returns
-    -------
-    SavedRuns
-        The runs of `first`, then those of `second`, with the warnings of both and of what differs
-        between them.
-    """
-    groups = dict(first.groups)
-    for group, names in second.groups.items():
-        groups[group] = tuple(dict.fromkeys([*groups.get(group, ()), *names]))
-    runs, n_paths = (*first.runs, *second.runs), max(first.paths, default=-1) + 1
-    warnings = [*first.warnings, *second.warnings, *consistency_warnings(runs)]
-    paths = (*first.paths, *(n_paths + path for path in second.paths))
-    notes = tuple(dict.fromkeys([*first.notes, *second.notes]))
-    return SavedRuns(runs, groups, tuple(dict.fromkeys(warnings)), paths, notes)
-
-
 # -- contents ------------------------------------------------------------------------------------
 
 

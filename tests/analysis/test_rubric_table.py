@@ -129,7 +129,7 @@ def test_counts_of_saved_runs_equal_the_tables_of_the_paper_applied_by_hand(colu
                 trials = [{n: v[i] for n, v in signals.items()} for i in range(N_TRIALS)]
                 found = Counter(category_of(schema, trial, cuts) for trial in trials)
                 missing += found.pop(-1, 0)
-                counts = scores[model].counts[number]
+                counts = scores[model].outcomes.counts[number]
                 assert Counter(dict(enumerate(counts.tolist()))) == found, (schema, model, number)
             assert scores[model].missing == missing
     assert sum(score.missing for score in classified.scores["exact_match"].values()) > 0
@@ -177,10 +177,7 @@ def models_of(shares, rng, n_trials):
     schema = SCHEMATA["format_aware"]
     counts = [np.array([rng.multinomial(n_trials, each) for each in model]) for model in shares]
     outcomes = [Outcomes.from_counts(of_model, weights=schema.weights) for of_model in counts]
-    return {
-        f"m{i}": RubricScore(schema, of_model, 0, "", outcomes[i])
-        for i, of_model in enumerate(counts)
-    }
+    return {f"m{i}": RubricScore(schema, 0, outcomes[i]) for i, of_model in enumerate(counts)}
 
 
 @pytest.mark.slow
@@ -201,10 +198,12 @@ def test_equal_models_are_rarely_separated(classified):
     assert separated["uncorrected"] > 16
 
 
-def test_new_weights_need_no_new_classification(classified):
+def test_other_weights_change_the_scores_of_their_schema_alone(runs, classified):
     given = {"format_aware": (0, 0, 1 / 3, 0.5, 1), "exact_match": [0, -1, 3]}
-    some = only(classified, *given, "ood_robustness")
-    plain, changed = rubric_table(some), rubric_table(some, given)
+    schemata = (*given, "ood_robustness")
+    reweighted = classify_runs(runs, pooled_thresholds(runs), weights=given)
+    plain = rubric_table(only(classified, *schemata))
+    changed = rubric_table(only(reweighted, *schemata))
     for before, after in zip(plain.rows, changed.rows, strict=True):
         name = after.schema.name
         if name not in given:
@@ -212,14 +211,14 @@ def test_new_weights_need_no_new_classification(classified):
             continue
         assert after.schema.weights == tuple(map(float, given[name]))
         for one, other in zip(before.scores, after.scores, strict=True):
-            outcomes = Outcomes.from_counts(one.score.counts, weights=given[name])
+            outcomes = Outcomes.from_counts(one.score.outcomes.counts, weights=given[name])
             assert other.mu == pytest.approx(hbayes_at_n(outcomes).mu, rel=1e-12)
             assert other.score.categories == one.score.categories
 
 
-def test_weights_of_no_schema_of_the_table(classified):
+def test_weights_of_no_schema_of_the_table(runs):
     with refused("weights", "choice", "mine"):
-        rubric_table(classified, {"mine": [0, 1]})
+        classify_runs(runs, pooled_thresholds(runs), weights={"mine": [0, 1]})
 
 
 def means(table):
@@ -263,7 +262,7 @@ def test_models_answered_the_same_questions():
 def test_either_all_models_have_a_verifiers_verdicts_or_none():
     one, other = judged(made("a")), made("b", seed=1)
     pooled = pooled_thresholds([one, other])
-    with refused("runs", "mismatch", "verdicts in 1 of 2"):
+    with refused("runs", "mismatch", "judge-3B, none"):
         classify_runs([one, other], pooled)
     found = classify_runs([made("a"), other], pooled)
     assert found.verifier is None
@@ -303,7 +302,7 @@ def test_schemata_without_their_signals_are_left_out_or_refused():
     with refused("schema", "missing", "ood_robustness"):
         classify_runs([one, other], pooled, [SCHEMATA["ood_robustness"]])
     with refused("schema", "missing", "ood_robustness"):
-        classify_runs([one, other], pooled, needed=["ood_robustness"])
+        classify_runs([one, other], pooled, weights={"ood_robustness": [0, 0, 1, 1, 1]})
 
 
 def test_frozen_thresholds_of_runs_that_were_never_wrong():

@@ -50,7 +50,8 @@ def expected(target, among, keep=None, posterior=None, **more):
 
 
 def test_a_run_is_placed_among_the_models_of_a_file(files):
-    (result,) = answer("study anchors", files / "four.npz", "--target", files / "new.npz")["tasks"]
+    runs = (files / "four.npz", files / "new.npz")
+    (result,) = answer("study anchors", *runs, "--target", "new")["tasks"]
     (placed,) = result["placed"]
     kernel = expected("medium", ["tiny", "small", "large", "huge"])
     assert placed["model"] == "new"
@@ -98,7 +99,7 @@ def test_each_in_turn_among_all_the_others(files):
     share = leb.ordering_violations(leb.AnchorMatrix.from_probabilities(tossed().mean(axis=2)))
     assert result["ordering"]["share"] == share.share
     _, printed, _ = called("study anchors", files / "five.npz")
-    lines = re.findall(rf"^  ({'|'.join(NAMES)}) +0\.\d", printed, re.MULTILINE)
+    lines = re.findall(rf"^({'|'.join(NAMES)}) +0\.\d", printed, re.MULTILINE)
     assert set(lines) == set(NAMES)
 
 

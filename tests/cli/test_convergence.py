@@ -70,10 +70,13 @@ def test_json_is_what_the_kernels_say(files):
 def test_the_table_of_several_models(files):
     code, printed, error = lmeb(files / "three.npz", "--replicates", 200)
     assert (code, error) == (0, "")
-    assert "mod$x_1$el \\x1b[31m\\n\\u202e" in printed
-    assert "\x1b" not in printed
     settled = leb.convergence_at_n(tossed(), replicates=200)
-    row = re.search(r"^  bayes@N +(\S+) +(\S+) .* \((\S+)%\)$", printed, re.MULTILINE)
+    n_converged = int(settled.counts.sum())
+    sentence = printed.splitlines()[0]
+    assert f" {settled.mean:.1f} trials" in sentence
+    assert f" {n_converged} of 200 orders" in sentence
+    assert f" {200 - n_converged} did not" in sentence
+    row = re.search(r"^bayes@N +(\S+) +(\S+) .* \((\S+)%\)$", printed, re.MULTILINE)
     assert row[1] == f"{settled.mean:.1f}"
     assert row[2] == str(int(np.flatnonzero(settled.cdf >= 0.5)[0]) + 1)
     assert row[3] == f"{100 * settled.not_converged:.1f}"
@@ -131,7 +134,6 @@ def test_categories_are_ranked_by_their_scores_and_equal_models_have_no_order():
     [
         ("avg@N", ("avg", None, None)),
         ("mg-pass@4", ("mg-pass", 4, None)),
-        ("naive-pass^3", ("naive pass^k", 3, None)),
         ("G-Pass@16_.75", ("g-pass", 16, 0.75)),
     ],
 )
@@ -140,7 +142,7 @@ def test_names_of_scores(text, parts):
     assert (score.metric, score.k, score.tau) == parts
 
 
-@pytest.mark.parametrize("text", ["", "pass@", "pass@1.5", "naive-g-pass@4_0.5", "mg-pass@4_0.5"])
+@pytest.mark.parametrize("text", ["", "pass@", "pass@1.5", "naive-pass@4", "mg-pass@4_0.5"])
 def test_what_is_no_name_of_a_score(text):
     with refused("score", "choice", text):
         score_named(text)

@@ -51,7 +51,7 @@ REFUSED = [
     ("gate a b --on question", "--on", "conflict"),
     # leaderboards
     ("rank a c-elsewhere", "RUN", "mismatch"),
-    ("study rank three.npz --paper --pairs", "--paper", "conflict"),
+    ("study rank three.npz --paper --shared", "--paper", "conflict"),
     ("study rank three.npz --paper --method borda", "--paper", "conflict"),
     # plans, noise and convergence
     ("noise a --difference 1.5", "--difference", "range"),
@@ -67,7 +67,6 @@ REFUSED = [
     # anchors
     ("study anchors three.npz --target nobody", "--target", "choice"),
     ("study anchors three.npz --anchor nobody", "--anchor", "choice"),
-    ("study anchors a b --target b", "--target", "duplicate"),
     ("study anchors three.npz --keep 0.9:0.1", "--keep", "format"),
     ("study anchors three.npz --pseudo-count -1", "--pseudo-count", "range"),
     ("study anchors one.npz", "RUN", "empty"),
@@ -76,10 +75,10 @@ REFUSED = [
     ("report a -o empty --overwrite", "--output", "path"),
     ("report a -o - --json", "--json", "conflict"),
     ("report a --text-bytes -1", "--text-bytes", "range"),
-    ("study rubric boxed --schema mine", "schema", "choice"),
-    ("study rubric boxed --schema ood_robustness", "schema", "missing"),
+    ("study rubric boxed --schema mine", "--schema", "choice"),
+    ("study rubric boxed --schema ood_robustness", "--schema", "missing"),
     ("study rubric boxed --weights exact_match", "--weights", "missing"),
-    ("study rubric boxed --weights exact_match=0,1", "weights", "shape"),
+    ("study rubric boxed --weights exact_match=0,1", "--weights", "shape"),
     ("study rubric boxed --weights exact_match=0,1/0,1", "--weights", "format"),
     ("study rubric boxed --weights exact_match=1,1,1", "--weights", "duplicate"),
     ("study rubric boxed --weights exact_match=0,0,1 --schema format_aware", "--weights", "choice"),
@@ -92,6 +91,7 @@ REFUSED = [
     ("study rubric scores.csv", "RUN", "unsupported"),
     # simulations
     ("study simulate --models 0", "--models", "range"),
+    ("study simulate --trials 100001", "--trials", "range"),
     ("study simulate --models 40", "--gap", "range"),
     ("study simulate --means .4,x", "--means", "format"),
     ("study simulate --means .4,1.2", "--means", "range"),

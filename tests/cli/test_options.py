@@ -37,7 +37,7 @@ SHOWN = {
     "study simulate": "--models --means --questions --trials --beta --replicates --output --html "
     "--overwrite",
     "study anchors": "--target --anchor --keep",
-    "study rank": "--ties --method --shared --paper --pairs",
+    "study rank": "--ties --method --shared --paper",
     "study rubric": "--schema --weights --thresholds --freeze",
     "study verify": "--verifier --base-url --batch-size --limit --out --restart",
 }

@@ -88,11 +88,11 @@ def by_category(counts):
 def test_the_table(good, poor):
     code, printed, _ = lmeb(good, poor)
     assert code == 0
-    rows = {line.split()[0]: " ".join(line.split()) for line in printed.splitlines()}
+    rows = {line.split()[0]: " ".join(line.split()) for line in printed.splitlines() if line}
     assert [name for name in rows if name in SCHEMATA] == WITHOUT_PROMPTS
     for rank, counts in enumerate((GOOD, POOR), 1):
-        mu, sigma = learned(by_category(counts), (0, 0, 1 / 3, 2 / 3, 1))
-        assert f" {mu:.3f} ± {sigma:.3f} ({rank})" in rows["format_aware"]
+        mu, _ = learned(by_category(counts), (0, 0, 1 / 3, 2 / 3, 1))
+        assert f" {mu:.3f} ({rank})" in rows["format_aware"]
 
 
 def test_other_weights(good, poor):
@@ -106,7 +106,6 @@ def test_other_weights(good, poor):
     assert [left["schema"] for left in task["left_out"]] == [
         *("ood_robustness", "verifier_only", "verifier_probe")
     ]
-    assert result["thresholds"] == task["thresholds"]["hash"]
     assert len(task["thresholds"]["pooled_over"]) == 2
 
 
@@ -118,8 +117,11 @@ def test_missing_trials_are_shown_and_warned_of(tmp_path, good):
     folder = write_run(tmp_path / "gaps", "gaps", result)
     content = answer("study rubric", good, folder, "--schema", "exact_match")
     assert of(content, "gaps", "exact_match")["missing"] == 3
-    _, _, error = lmeb(good, folder, "--schema", "exact_match")
+    _, printed, error = lmeb(good, folder, "--schema", "exact_match", "--verbose")
+    assert "3 of 16" in printed
     assert "gaps missing 3 of 16" in error
+    (row,) = (row for row in lmeb(good, folder)[1].splitlines() if row.startswith("exact_match"))
+    assert row.count("*") == 1
 
 
 def test_several_tasks_make_several_tables(tmp_path, good, poor):
@@ -149,10 +151,6 @@ def test_freezing_and_using_thresholds(tmp_path, good, poor):
     file = tmp_path / "frozen.json"
     schemata = ("--schema", "exact_match", "--schema", "efficiency_adjusted")
     first = answer("study rubric", good, *schemata, "--freeze", file)
-    # the same again is no change
-    before = file.stat().st_mtime_ns
-    answer("study rubric", good, *schemata, "--freeze", file)
-    assert file.stat().st_mtime_ns == before
     # a model joins: with the frozen thresholds the first one's scores stay as they are
     second = answer("study rubric", good, poor, *schemata, "--thresholds", file)
     assert second["thresholds_file"] == "frozen.json"
@@ -167,7 +165,7 @@ def test_freezing_and_using_thresholds(tmp_path, good, poor):
     assert frozen.hash in lmeb(good, *schemata, "--freeze", tmp_path / "again.json")[2]
 
 
-def test_a_file_of_other_content_is_not_written_over(tmp_path, good, poor):
+def test_a_file_is_not_written_over(tmp_path, good, poor):
     file = tmp_path / "new" / "frozen.json"
     runs = ("study rubric", good, "--schema", "exact_match")
     answer(*runs, "--freeze", file)
@@ -228,7 +226,7 @@ def with_own(tmp_path, name, counts, own=OWN):
 def test_a_rubric_that_the_task_had_of_its_own_is_shown_and_can_be_named(tmp_path):
     runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR)]
     printed = lmeb(*runs, "--schema", "terse")[1]
-    assert any(line.split()[:1] == ["terse"] for line in printed.splitlines())
+    assert "terse: weights 0, 0.5, 1" in printed.splitlines()
     content = answer("study rubric", runs[0], "--schema", "terse", "--weights", "terse=0,1,1")
     # the first two trials of each question have 8 and 12 tokens, and are right
     categories = of(content, "good", "terse")["categories"]

@@ -71,7 +71,7 @@ def test_a_single_trial_has_no_interval_of_the_clt():
 def test_the_tables_depend_on_the_seed_alone():
     options = ["--models", 3, "--trials", "2,8", "--replicates", 5]
     _, printed, _ = lmeb(*options)
-    assert len(re.findall(r"^  [28] +(?:hbayes|bayes|avg)@N", printed, re.MULTILINE)) == 8
+    assert len(re.findall(r"^[ ]?[28] +(?:hbayes|bayes|avg)@N", printed, re.MULTILINE)) == 8
     assert lmeb(*options)[1] == printed
     assert lmeb(*options, "--seed", 1)[1] != printed
 

@@ -77,7 +77,7 @@ def test_the_worlds_are_all_of_them():
 def test_exactly_one_rule_holds_in_every_world(name):
     """Total and disjoint, so that even the order of the rules does not matter."""
     schema = SCHEMATA[name]
-    arrays = {v: np.array([w[v] for w in WORLDS], dtype=np.int8) for v in VARIABLES}
+    arrays = {v: np.array([w[v] for w in WORLDS], dtype=float) for v in VARIABLES}
     truths = np.array([rule.evaluate(arrays.__getitem__, None) for rule in schema.rules])
     assert set(np.unique(truths)) == {0, 1}
     assert (truths.sum(axis=0) == 1).all()
@@ -187,8 +187,8 @@ def test_groups_of_variables_exclude_each_other_and_know_as_much(table):
         ("corr_high", "corr_mid", "corr_low"),
     ):
         values = np.array([found[name] for name in group])
-        unknown = (values == -1).any(axis=0)
-        assert (values[:, unknown] == -1).all()
+        unknown = (values == 0.5).any(axis=0)
+        assert (values[:, unknown] == 0.5).all()
         assert (values[:, ~unknown].sum(axis=0) == 1).all()
     assert not ((found["wrong_high_conf"] == 1) & (found["wrong"] != 1)).any()
 
@@ -206,7 +206,7 @@ def test_trials_are_counted_once_wherever_they_stand(table, name, random):
             score(schema, table, cuts)
         return
     found = score(schema, table, cuts)
-    assert found.counts.sum() + found.missing == table.n_trials
+    assert found.outcomes.counts.sum() + found.missing == table.n_trials
     order = list(range(table.n_trials))
     random.shuffle(order)
     shuffled = SignalTable(
@@ -216,9 +216,11 @@ def test_trials_are_counted_once_wherever_they_stand(table, name, random):
     )
     other = score(schema, shuffled, cuts)
     assert task_thresholds([shuffled]) == cuts
-    np.testing.assert_array_equal(other.counts, found.counts)
+    np.testing.assert_array_equal(other.outcomes.counts, found.outcomes.counts)
     categories = Counter(schema.classify(table, cuts).tolist())
-    assert [categories[k] for k in range(len(schema.categories))] == found.counts.sum(0).tolist()
+    assert [categories[k] for k in range(len(schema.categories))] == found.outcomes.counts.sum(
+        0
+    ).tolist()
 
 
 #: The signals that may lie between 0 and 1.

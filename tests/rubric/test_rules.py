@@ -11,8 +11,7 @@ from _support.errors import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.rubric.rules import Condition, distinguishable_cases, first_match
-from lm_eval_bayes.rubric.schemata import Category, Schema
+from lm_eval_bayes.rubric.rules import Condition, first_match
 
 # --- what is refused ---
 
@@ -34,6 +33,7 @@ from lm_eval_bayes.rubric.schemata import Category, Schema
         "wrong & boxed",
         "wrong or True",
         "1 < token_ratio < 2",
+        "1 < token_ratio",
         "token_ratio > prompt_bpt",
         "correct == 1",
         "token_ratio > nan",
@@ -70,16 +70,17 @@ def test_nothing_is_run(tmp_path, monkeypatch):
 # --- what is read ---
 
 
-def test_names_and_bounds_of_a_condition():
-    text = "wrong and (x >= 2 or not wrong) and 1 < x and y == -0.5 and x != 2"
+def test_names_of_a_condition():
+    text = "wrong and (x >= 2 or not wrong) and x > 1 and y == -0.5 and x != 2"
     rule = Condition.read(f"  {text} ")
     assert rule.text == text
     assert rule.variables == ("wrong",)
-    assert rule.bounds == (("x", (1.0, 2.0)), ("y", (-0.5,)))
+    assert rule.signals == ("x", "y")
 
 
 def test_a_deep_condition_that_is_allowed():
-    assert Condition.read("not " * 100 + "wrong").hold([{"wrong": True}]).tolist() == [True]
+    rule = Condition.read("not " * 100 + "wrong")
+    assert rule.evaluate(lambda name: np.array([1.0]), None).tolist() == [1]
 
 
 # --- three-valued logic ---
@@ -91,13 +92,12 @@ SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.g
 
 
 def comparisons(*signals):
-    """Return comparisons of signals with numbers, either way round."""
+    """Return comparisons of signals with numbers."""
     return st.tuples(
         st.just("compare"),
         st.sampled_from(signals),
         st.sampled_from(list(SIGNS)),
         st.sampled_from([-1, 0, 0.5, 2]),
-        st.booleans(),
     )
 
 
@@ -133,9 +133,8 @@ def written(tree, brackets):
     if tree[0] == "name":
         return tree[1]
     if tree[0] == "compare":
-        _, name, sign, number, turned = tree
-        mirror = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(sign, sign)
-        return f"{number} {mirror} {name}" if turned else f"{name} {sign} {number}"
+        _, name, sign, number = tree
+        return f"{name} {sign} {number}"
     if tree[0] == "not":
         return f"not {inner(tree[1])}"
     return f" {tree[0]} ".join(inner(part) for part in tree[1])
@@ -174,88 +173,19 @@ def test_a_condition_is_what_kleenes_logic_says(tree, trials, brackets):
     rule = Condition.read(written(tree, brackets))
 
     def variable(name):
-        return np.array([-1 if t[name] is None else int(t[name]) for t in trials], dtype=np.int8)
+        return np.array([0.5 if t[name] is None else float(t[name]) for t in trials])
 
     def signal(name):
         return np.array([np.nan if t[name] is None else t[name] for t in trials], dtype=float)
 
     expected = [truth(tree, trial) for trial in trials]
     truths = rule.evaluate(variable, signal).tolist()
-    assert truths == [-1 if value is None else int(value) for value in expected]
-    for trial, value in zip(trials, expected, strict=True):
-        if None not in trial.values():
-            assert rule.hold([trial]).tolist() == [value]
+    assert truths == [0.5 if value is None else float(value) for value in expected]
 
 
 def test_the_first_rule_that_is_not_certainly_false_decides():
-    for truths in itertools.product((1, 0, -1), repeat=4):
-        arrays = [np.array([t], dtype=np.int8) for t in truths]
+    for truths in itertools.product((1.0, 0.0, 0.5), repeat=4):
+        arrays = [np.array([t]) for t in truths]
         expected = next((i if t == 1 else -1 for i, t in enumerate(truths) if t), -1)
         assert first_match(arrays, 1).tolist() == [expected]
     assert first_match([], 2).tolist() == [-1, -1]
-
-
-# --- the cases that rules must cover ---
-
-
-def cases(*texts):
-    return list(distinguishable_cases(tuple(Condition.read(text) for text in texts)))
-
-
-def test_what_implies_something_does_not_come_without_it():
-    combinations = {
-        (case["wrong_high_conf"], case["wrong"], case["correct"])
-        for case in cases("wrong_high_conf")
-    }
-    assert combinations == {(False, True, False), (True, True, False), (False, False, True)}
-
-
-@pytest.mark.parametrize("bound", [1e17, -1e17, 1.7e308, -1.7e308, 5e-324, 0.0])
-def test_beside_a_large_bound_there_is_a_value_still(bound):
-    below, at, above = sorted(w["x"] for w in cases(f"x > {bound!r}"))
-    assert below < at == bound < above
-
-
-def test_between_two_large_bounds_lies_no_infinity():
-    values = sorted(case["x"] for case in cases("x > 1e308 or x < 1.5e308"))
-    assert values[2] == pytest.approx(1.25e308)
-
-
-def test_more_cases_than_are_tried():
-    most = " or ".join(f"s{n} > 1" for n in range(11))  # 3^11 = 177,147
-    assert next(distinguishable_cases((Condition.read(most),)))
-    with refused("rules", "range", 531441):
-        next(distinguishable_cases((Condition.read(most + " or s11 > 1"),)))
-
-
-NEAR = np.arange(-3, 4.01, 0.25).tolist()
-FEW_LEAVES = st.one_of(
-    st.sampled_from(["boxed", "unboxed", "economical", "moderate", "verbose"]).map(
-        lambda name: ("name", name)
-    ),
-    comparisons("x"),
-)
-
-
-@given(st.lists(trees_of(FEW_LEAVES, 4), min_size=2, max_size=3))
-@settings(max_examples=50, deadline=None)
-def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything_and_each_decides(trees):
-    everything = [
-        {"boxed": boxed, "unboxed": not boxed, "economical": length == 0,
-         "moderate": length == 1, "verbose": length == 2, "x": x}
-        for boxed in (True, False) for length in range(3) for x in NEAR
-    ]  # fmt: skip
-    covered = all(any(truth(tree, world) for tree in trees) for world in everything)
-    categories = tuple(
-        Category(f"category {place}", written(tree, False), 0.0) for place, tree in enumerate(trees)
-    )
-    held = [[truth(tree, world) for tree in trees] for world in everything]
-    decided = {truths.index(True) for truths in held if any(truths)}
-    if covered and len(decided) == len(trees):
-        assert Schema("tried", categories).rules
-    elif covered:
-        with refused("rules", "conflict"):
-            Schema("tried", categories)
-    else:
-        with refused("rules", "missing"):
-            Schema("tried", categories)

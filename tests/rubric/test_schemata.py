@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from _support.errors import refused
 from _support.fake_runs import (
@@ -161,22 +160,6 @@ def test_an_unknown_schema():
 def own(*rules, names="abcd"):
     categories = [Category(name, when, 0.5) for name, when in zip(names, rules, strict=False)]
     return Schema("own", tuple(categories))
-
-
-@pytest.mark.parametrize(
-    ("rules", "uncovered"),
-    [
-        (("boxed", "wrong"), {"correct": True, "wrong": False, "boxed": False, "unboxed": True}),
-        (("economical", "moderate"), {"economical": False, "moderate": False, "verbose": True}),
-        (("wrong_high_conf", "wrong"), {"correct": True, "wrong": False, "wrong_high_conf": False}),
-        (("x > 1", "x < 0", "x == 0", "x == 1"), {"x": 0.5}),
-        (("x >= 2 and boxed", "x < 2"), {"boxed": False, "unboxed": True, "x": 2}),
-        (("x < 1e300", "x == 1e300"), {"x": np.nextafter(1e300, np.inf)}),
-    ],
-)
-def test_rules_that_leave_a_case_out_name_it(rules, uncovered):
-    with refused("rules", "missing", uncovered):
-        own(*rules)
 
 
 @pytest.mark.parametrize(

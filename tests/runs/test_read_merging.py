@@ -8,7 +8,7 @@ from _support.errors import refused
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
 from lm_eval_bayes.runs.merging import duplicates, merge_trials
-from lm_eval_bayes.runs.reader import join_runs, read_runs
+from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 
 # -- one question ----------------------------------------------------------------------------------
@@ -259,9 +259,6 @@ def test_what_differs_between_models_is_told(tmp_path):
     config = {TASK: {"metadata": {"bayes": {"weights": [0, 2]}}}}
     write_run(tmp_path / "b", rows, model="org/other", version=2.0, configs=config)
     together = read_runs([tmp_path])
-    joined = join_runs(read_runs([tmp_path / "a"]), read_runs([tmp_path / "b"]))
-    assert (joined.models, joined.warnings) == (together.models, together.warnings)
-    assert joined.of_path(1).models == ("org/other",)
     differences = (
         "1.0 (org/model), 2.0 (org/other)",
         "graded trials (org/model), graded trials, filter boxed of scores 0, 2 (org/other)",

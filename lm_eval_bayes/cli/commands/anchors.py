@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
     format_probability,
+    format_range,
     format_score,
     join_words,
     plural,
     probability_statement,
-    scope_label,
+    questions_in_words,
+)
+from lm_eval_bayes.cli.screens.bars import filled_bar
+from lm_eval_bayes.cli.screens.layout import (
+    Column,
+    Form,
+    free_width,
+    names,
+    say_columns,
+    say_next,
+    say_sentence,
+    say_table,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
@@ -23,21 +33,14 @@ from lm_eval_bayes.cli.ui.options import (
     parse_pair,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import (
-    say,
-    say_each,
-    say_json,
-    say_prose,
-    say_records,
-    sentence_name,
-    warn,
-)
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, warn_after
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
-from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.anchor_study import AnchorStudy, Placement
-    from lm_eval_bayes.runs.task_run import SavedRuns
+
+#: Probabilities below this are shown with --verbose alone.
+_NEGLIGIBLE = 0.0005
 
 
 @prints_tables
@@ -47,9 +50,9 @@ def command(
     target: Annotated[
         list[str] | None,
         option(
-            "RUN|MODEL",
-            "The model to place: its run, or the name of a model in the runs; can be "
-            "repeated. By default every model, each among all the others.",
+            "MODEL",
+            "The model to place; can be repeated. By default every model, each among all the "
+            "others.",
         ),
     ] = None,
     anchor: Annotated[
@@ -80,18 +83,16 @@ def command(
 ) -> None:
     """Place a model among reference models.
 
-    The scores of the reference models, the anchors, split the range of scores into intervals:
-    below the weakest anchor, between neighbours, above the strongest. The model's trials,
-    question by question, give the posterior probability of each interval under a uniform prior.
+    The scores of the reference models, the anchors, split the range of scores into intervals. The
+    model's trials give the posterior probability of each under a uniform prior [Xiao 2025].
 
     The method assumes that a stronger anchor is better on every question, and that questions are
-    independent given the model. Both assumptions are tested, and the results are shown. In scope
-    population questions are resampled and the posteriors averaged, which is less sensitive to the
-    assumptions.
+    independent given the model. Both assumptions are tested. Scope population resamples the
+    questions, which is less sensitive to them.
 
     \b
     Examples:
-      lm-eval-bayes study anchors reference.npz --target runs/mine --keep 0.01:0.5
+      lm-eval-bayes study anchors reference.npz runs/mine --target mine --keep 0.01:0.5
       lm-eval-bayes study anchors runs/* --target qwen3-8b --json
     """
     from lm_eval_bayes.analysis.anchor_study import anchor_study
@@ -101,13 +102,13 @@ def command(
         rule = "be two shares from 0 to 1 separated by a colon, as in 0.01:0.5"
         shares = parse_pair("--keep", keep, rule, lambda low, high: 0.0 <= low <= high <= 1.0)
     spec = intervals.spec()
-    saved, targets = _read(runs, target or (), reading)
+    saved = reading.read(runs)
     with named_as_options("target", "keep", "pseudo_count", anchors="anchor"):
         studies = [
             anchor_study(
                 saved.of_task(name),
                 spec,
-                targets=targets,
+                targets=target or (),
                 anchors=anchor or (),
                 keep=shares,
                 pseudo_count=pseudo_count,
@@ -117,105 +118,90 @@ def command(
     if as_json:
         say_json({"tasks": studies, "warnings": saved.warnings})
     else:
-        say_each(studies, _show)
+        form = Form.of_output()
+        with_tables = form.verbose or len(studies) == 1
+        say_each(studies, lambda study: _show(study, form, with_tables), lambda study: study.task)
+        if not with_tables:
+            words = [*map(str, runs), *reading.words(), "--task", studies[0].task]
+            say_next(["lm-eval-bayes", "study", "anchors", *words], "one task")
 
 
-def _read(
-    runs: Sequence[Path], targets: Sequence[str], reading: ReadingOptions
-) -> tuple[SavedRuns, list[str]]:
-    """Read every run once, and return the names of the models to place."""
-    from lm_eval_bayes.runs.reader import join_runs
-
-    paths = [path for path in map(Path, targets) if path.exists()]
-    names = [target for target in targets if not Path(target).exists()]
-    saved = reading.read(runs)
-    if paths:
-        placed = reading.read(paths)
-        in_both = [model for model in placed.models if model in saved.models]
-        if in_both:
-            rule = "be a model that is not in the RUNs; give its name instead of its path"
-            raise InvalidInputError.of("--target", "duplicate", rule, ", ".join(in_both))
-        names += placed.models
-        already_shown = {*saved.warnings, *placed.warnings}
-        saved = join_runs(saved, placed)
-        for warning in saved.warnings:
-            if warning not in already_shown:
-                warn(f"warning: {warning}")
-    return saved, list(dict.fromkeys(names))
+# -- the screen ----------------------------------------------------------------------------------
 
 
-# -- tables --------------------------------------------------------------------------------------
+def _show(study: AnchorStudy, form: Form, with_tables: bool) -> None:
+    say_sentence(_sentence(study), form)
+    level = f"{100 * study.spec.level:g}%"
+    if with_tables and len(study.placements) == 1:
+        say()
+        _show_placement(study.placements[0], level, form)
+    elif with_tables:
+        say()
+        best_first = sorted(study.placements, key=lambda placement: -placement.score)
+        rows = [(p.model, format_score(p.score), *_places(p)) for p in best_first]
+        say_table("", ("model", "score", "place", "probability", f"places, {level}"), rows)
+    say_sentence(_checks(study), form)
+    for pair in study.ordering.tied:
+        note = f"note: equal on every question, so without an order: {join_words(pair)}"
+        warn_after(note, is_note=True)
 
 
-def _show(study: AnchorStudy) -> None:
-    anchors = plural(study.anchors.n_anchors, "anchor")
-    say(f"{study.task}: {anchors}, {plural(len(study.question_ids), 'question')}")
-    selected = study.question_filter
-    if selected is not None:
-        questions = plural(selected.kept.size, "question")
-        shares = f"{selected.low:.0%} to {selected.high:.0%}"
-        say(f"selected: {questions} that {shares} of the anchors solve")
-    _show_assumptions(study)
-    if len(study.placements) == 1:
-        _show_placement(study.placements[0])
-    else:
-        _show_placements(study)
-    say(f"for {scope_label(study.spec.scope)}")
-
-
-def _show_assumptions(study: AnchorStudy) -> None:
-    """Show the results of the tests of the method's assumptions."""
-    ordering, independence = study.ordering, study.independence
-    if ordering.n_comparisons:
-        comparisons = f"{ordering.n_comparisons:,} comparisons"
-        say_prose(f"a weaker anchor does better in {ordering.share:.1%} of {comparisons}")
-    for pair in ordering.tied:
-        say_prose(f"equal on every question, so without an order: {join_words(pair)}")
-    if independence is None:
-        say_prose("independence of the questions: not tested; it needs two trials in a known order")
-    elif independence.variance_ratio is None:
-        say_prose("independence of the questions: not tested; no question varies")
-    else:
-        p_value = probability_statement("p", independence.p_value)
-        say_prose(
-            f"the variance of trial totals is {independence.variance_ratio:.2f} times that of "
-            f"independent questions ({p_value})"
+def _sentence(study: AnchorStudy) -> str:
+    """Return where the model is, or the best of several."""
+    scope = questions_in_words(study.spec.scope, study.anchors.n_queries)
+    best = max(study.placements, key=lambda placement: placement.score)
+    place, probability, _ = _places(best)
+    if len(study.placements) > 1:
+        return (
+            f"{best.model} has the highest score of {len(study.placements)} models on {scope}; "
+            f"its most probable place is {place} ({probability})."
         )
-    if study.doubtful:
-        say_prose(
-            "the method's assumptions are violated: the probabilities are overconfident "
-            "(--scope population is less sensitive to this)"
-        )
+    interval = best.posterior.labels[best.posterior.peak]
+    return (
+        f"{best.model} scores {format_score(best.score)} on {scope}; its most probable interval "
+        f"between anchors is {interval} ({probability})."
+    )
 
 
-def _show_placement(placement: Placement) -> None:
-    """Show the probability of every interval for one model."""
+def _places(placement: Placement) -> tuple[str, str, str]:
+    """Return the most probable place among the anchors, its probability, and the range."""
+    posterior, last = placement.posterior, placement.anchors.n_anchors + 1
+    low, high = (last - number for number in reversed(placement.inside))
+    probability = format_probability(posterior.probability[posterior.peak])
+    return str(last - posterior.peak), probability, format_range((low, high))
+
+
+def _show_placement(placement: Placement, level: str, form: Form) -> None:
+    """Show the probability of every interval that is not negligible."""
+    posterior, (first, last) = placement.posterior, placement.inside
     scores = ["0", *map(format_score, placement.anchors.ability), "1"]
-    first, last = placement.inside
-    say_records(
-        f"{sentence_name(placement.model)}, score {format_score(placement.score)}: position",
-        range(len(scores) - 1),
-        {
-            "interval": lambda i: placement.posterior.labels[i],
-            "anchors' scores": lambda i: f"{scores[i]} to {scores[i + 1]}",
-            "probability": lambda i: format_probability(placement.posterior.probability[i]),
-            "in range": lambda i: "*" if first <= i <= last else "",
-        },
-    )
+    least = min(_NEGLIGIBLE, posterior.probability.max())
+    shown = [i for i, p in enumerate(posterior.probability) if form.verbose or p >= least]
+    probabilities = posterior.probability[shown]
+    columns = [
+        names("interval", [posterior.labels[i] for i in shown]),
+        Column("anchors' scores", [f"{scores[i]} to {scores[i + 1]}" for i in shown]),
+        Column("probability", list(map(format_probability, probabilities))),
+        Column(level, ["*" if first <= i <= last else "" for i in shown]),
+    ]
+    width = free_width(columns, form)
+    bars = [
+        filled_bar(p / probabilities.max(), width, form.drawn, rest=False) for p in probabilities
+    ]
+    say_columns([*columns, Column("", bars, left=True)], form)
 
 
-def _show_placements(study: AnchorStudy) -> None:
-    """Show the most probable interval of every model."""
-    say_records(
-        "every model among the anchors, itself excluded",
-        sorted(study.placements, key=lambda placement: -placement.score),
-        {
-            "model": lambda p: p.model,
-            "score": lambda p: format_score(p.score),
-            "most probable": lambda p: p.posterior.labels[p.posterior.peak],
-            "": lambda p: format_probability(p.posterior.probability[p.posterior.peak]),
-            f"{100 * study.spec.level:g}%": lambda p: " ... ".join(
-                dict.fromkeys(p.posterior.labels[number] for number in p.inside)
-            ),
-        },
-    )
+def _checks(study: AnchorStudy) -> str:
+    """Return the results of the tests of the method's assumptions as a sentence."""
+    ordering, independence = study.ordering, study.independence
+    order = "the order of the anchors cannot be tested"
+    if ordering.n_comparisons:
+        n = plural(ordering.n_comparisons, "comparison")
+        order = f"a weaker anchor does better in {ordering.share:.1%} of {n}"
+    variance = "independence of the questions is not tested"
+    if independence is not None and independence.variance_ratio is not None:
+        p_value = probability_statement("p", independence.p_value)
+        ratio = f"{independence.variance_ratio:.2f} times that of independent questions"
+        variance = f"the variance of trial totals is {ratio} ({p_value})"
+    doubt = " The probabilities are overconfident; --scope population is less so."
+    return f"Checks: {order}; {variance}.{doubt * study.doubtful}"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from lm_eval_bayes._util.text import (
-    NO_VALUE,
-    format_interval,
-    format_score,
-    interval_label,
-    plural,
-    scope_label,
+from lm_eval_bayes._util.text import NO_VALUE, format_score, plural, questions_in_words
+from lm_eval_bayes.cli.screens.bars import Axis
+from lm_eval_bayes.cli.screens.layout import (
+    Column,
+    Form,
+    free_width,
+    say_columns,
+    say_next,
+    say_sentence,
+    say_table,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
@@ -23,23 +25,12 @@ from lm_eval_bayes.cli.ui.options import (
     option,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import (
-    say,
-    say_each,
-    say_json,
-    say_records,
-    say_table,
-    sentence_name,
-)
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.convergence import (
-        PrefixPosterior,
-        RankingConvergence,
-        TaskConvergence,
-    )
+    from lm_eval_bayes.analysis.convergence import PrefixPosterior, TaskConvergence
     from lm_eval_bayes.stats import Convergence
 
 #: Shares of the resampled orders whose number of trials is shown.
@@ -67,15 +58,14 @@ def command(
 ) -> None:
     """Show how scores and ranks converge with the number of trials.
 
-    For every model: mean and interval of hbayes@n after the first n trials. With --prior it also
-    uses the trials of an earlier run, whose weight is learned for every n anew; rankings do not.
+    For one model: mean and interval of hbayes@n after the first n trials. With --prior it also
+    uses the trials of an earlier run, whose weight is learned for every n.
 
     For several models: convergence@n, the number of trials from which on the ranking is that by
-    bayes@N of all N trials, each taken once. Trials are resampled with replacement in many orders,
-    the same for all questions, which gives the number a distribution; an order that ends with
-    another ranking has not converged. Kendall's tau measures the agreement of the ranking by n
-    resampled trials with the ranking by all N (1: the same order). With ties, neighbours share a
-    rank unless one is better with a probability of 95%, and the ties have to stay the same as well.
+    bayes@N of all N trials [Hariri 2026]. The trials are resampled with replacement in many orders;
+    one that ends with another ranking has not converged, and the mean is over those that have.
+    With ties, neighbours share a rank unless one is better with a probability of 95%. Kendall's tau
+    is 1 for the same order.
 
     \b
     Examples:
@@ -101,72 +91,102 @@ def command(
     effects = informed.effects(spec)
     if as_json:
         say_json({"tasks": results, "priors": effects, "warnings": saved.warnings})
+        return
+    form = Form.of_output()
+    with_tables = form.verbose or len(results) == 1
+    say_each(results, lambda result: _show(result, form, with_tables), lambda result: result.task)
+    say_effects(effects, spec)
+    words = [*map(str, runs), *reading.words()]
+    if with_tables:
+        say_next(["lm-eval-bayes", "plan", *words], "how many more trials")
     else:
-        say_each(results, _show)
-        say_effects(effects, spec)
+        words += ["--task", results[0].task]
+        say_next(["lm-eval-bayes", "study", "convergence", *words], "one task")
 
 
-# -- tables --------------------------------------------------------------------------------------
+# -- the screen ----------------------------------------------------------------------------------
 
 
-def _show(result: TaskConvergence) -> None:
-    models = plural(len(result.models), "model")
-    questions = plural(result.n_questions, "question")
-    scope = scope_label(result.spec.scope)
-    say(f"{result.task}: {models}, {questions}, N = {result.n_trials}, for {scope}")
-    interval = interval_label(result.spec.level, result.spec.method)
-    if len(result.models) == 1:
-        ((model, prefixes),) = result.prefixes.items()
-        _show_model(model, prefixes, interval)
-    else:
-        _show_widths(result, interval)
-    if result.rankings:
-        _show_rankings(result)
+def _show(result: TaskConvergence, form: Form, with_tables: bool) -> None:
+    say_sentence(_sentence(result), form)
     for note in result.notes:
-        say(f"note: {note}")
+        say_sentence(f"Note: {note}.", form)
+    if with_tables and len(result.models) == 1:
+        say()
+        _show_model(result.prefixes[result.models[0]], form)
+    elif with_tables and result.rankings:
+        say()
+        _show_rankings(result)
 
 
-def _show_model(model: str, prefixes: Sequence[PrefixPosterior], interval: str) -> None:
-    say_records(
-        f"{sentence_name(model)} after its first n trials",
-        prefixes,
-        {
-            "n": lambda prefix: prefix.n,
-            "hbayes@n": lambda prefix: format_score(prefix.mu),
-            "sd": lambda prefix: format_score(prefix.sigma),
-            interval: lambda prefix: format_interval(prefix.interval),
-            "width": lambda prefix: format_score(prefix.interval.width),
-        },
+def _sentence(result: TaskConvergence) -> str:
+    """Return how the scores of one model, or the ranking of several, converge."""
+    scope = questions_in_words(result.spec.scope, result.n_questions)
+    if len(result.models) == 1:
+        (model,) = result.models
+        first, last = result.prefixes[model][0], result.prefixes[model][-1]
+        return (
+            f"{model} scores {format_score(last.mu)} on {scope} after {plural(last.n, 'trial')}; "
+            f"the {100 * result.spec.level:g}% interval is {format_score(last.interval.width)} "
+            f"wide, {format_score(first.interval.width)} after the first."
+        )
+    if not result.rankings:
+        return f"{len(result.models)} models on {scope}."
+    ranking = result.rankings[0]
+    convergence, n = ranking.convergence, ranking.convergence.replicates
+    n_never = _n_never(convergence)
+    of_models = f"The ranking of {len(result.models)} models by {ranking.score.name}"
+    if convergence.mean is None:
+        return f"{of_models} converged in none of {plural(n, 'order')} of the trials."
+    return (
+        f"{of_models} stays the same from {convergence.mean:.1f} trials on: the mean over the "
+        f"{n - n_never:,} of {n:,} orders of the trials that converged; {n_never:,} did not."
     )
 
 
-def _show_widths(result: TaskConvergence, interval: str) -> None:
-    """Show the interval widths of all models after 1, 2, 4, … trials, and the final means."""
-    ns = sorted({prefix.n for prefixes in result.prefixes.values() for prefix in prefixes})
-    rows = []
-    for model, prefixes in result.prefixes.items():
-        widths = {prefix.n: format_score(prefix.interval.width) for prefix in prefixes}
-        rows.append((model, *(widths.get(n, "") for n in ns), format_score(prefixes[-1].mu)))
-    title = f"width of the {interval} after the first n trials"
-    say_table(title, ["model", *(f"n={n}" for n in ns), "hbayes@N"], rows)
+def _show_model(prefixes: Sequence[PrefixPosterior], form: Form) -> None:
+    columns = [
+        Column("n", [str(prefix.n) for prefix in prefixes]),
+        Column("hbayes@n", [format_score(prefix.mu) for prefix in prefixes]),
+        Column("interval", [form.interval(prefix.interval) for prefix in prefixes], left=True),
+        Column("width", [format_score(prefix.interval.width) for prefix in prefixes]),
+    ]
+    ends = [(prefix.interval.low, prefix.interval.high) for prefix in prefixes]
+    bounds = min(0.0, *(low for low, _ in ends)), max(1.0, *(high for _, high in ends))
+    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds)
+    bars = [axis.bar(prefix.mu, pair) for prefix, pair in zip(prefixes, ends, strict=True)]
+    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
 
 
 def _show_rankings(result: TaskConvergence) -> None:
     from lm_eval_bayes.analysis.convergence import doublings
 
-    orders = f"{plural(result.rankings[0].convergence.replicates, 'order')} of the trials"
-    head = ["ranked by", "mean", *(f"{share:.0%} by" for share in _SHARES), "never"]
+    head = ["ranked by", "mean n", *(f"{share:.0%} by" for share in _SHARES), "not converged"]
     rows: list[tuple[str, ...]] = []
     for ranking in result.rankings:
         rows.append((ranking.score.name, *_convergence_cells(ranking.convergence)))
         if ranking.tied is not None:
             rows.append((f"{ranking.score.name}, ties at 0.95", *_convergence_cells(ranking.tied)))
-    say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
-    say("mean: over the orders that converged; never: those that did not")
-    if any(ranking.kendall is not None for ranking in result.rankings):
-        title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
-        taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}
-        say_records(title, result.rankings, {"ranked by": lambda r: r.score.name, **taus})
+    say_table("", head, rows)
+    ns = doublings(result.n_trials)
+    taus = [
+        (ranking.score.name, *(_tau(ranking.kendall.mean[n - 1]) for n in ns))
+        for ranking in result.rankings
+        if ranking.kendall is not None
+    ]
+    if taus:
+        say()
+        title = "Kendall's tau with the ranking by bayes@N of all trials, after n trials"
+        say_table(title, ["ranked by", *(f"n={n}" for n in ns)], taus)
+
+
+def _tau(value: float) -> str:
+    return NO_VALUE if math.isnan(value) else f"{value:.2f}"
+
+
+def _n_never(convergence: Convergence) -> int:
+    """Return the number of orders that did not converge."""
+    return convergence.replicates - int(convergence.counts.sum())
 
 
 def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:
@@ -175,10 +195,4 @@ def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:
     mean = NO_VALUE if convergence.mean is None else f"{convergence.mean:.1f}"
     trials = [trials_to_converge(convergence, share) for share in _SHARES]
     shares = (NO_VALUE if n is None else str(n) for n in trials)
-    n_never = convergence.replicates - int(convergence.counts.sum())
-    return (mean, *shares, f"{n_never:,} ({convergence.not_converged:.1%})")
-
-
-def _tau(n: int, ranking: RankingConvergence) -> str:
-    tau = math.nan if ranking.kendall is None else float(ranking.kendall.mean[n - 1])
-    return NO_VALUE if math.isnan(tau) else f"{tau:.2f}"
+    return (mean, *shares, f"{_n_never(convergence):,} ({convergence.not_converged:.1%})")

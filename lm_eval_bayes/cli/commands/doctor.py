@@ -27,10 +27,11 @@ from lm_eval_bayes._util.packages import (
     version_of,
 )
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
+from lm_eval_bayes.cli.screens.layout import say_table
 from lm_eval_bayes.cli.ui import formats
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import MORE, Json, option
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import say, say_json
 from lm_eval_bayes.errors import LmEvalBayesError
 
 if TYPE_CHECKING:

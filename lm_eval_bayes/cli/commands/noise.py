@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lm_eval_bayes.cli.screens.layout import Form, say_next
+from lm_eval_bayes.cli.screens.layout import Form, say_next, say_table
 from lm_eval_bayes.cli.screens.noise import show_noise
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
@@ -22,7 +22,6 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
-    say_table,
     warn,
     warn_notes,
 )

@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lm_eval_bayes._util.text import (
-    format_bytes,
-    format_score,
-    interval_label,
-    plural,
-    scope_label,
-)
+from lm_eval_bayes._util.text import first_names, format_bytes, format_score, plural
+from lm_eval_bayes.cli.screens.layout import Form, say_next, say_sentence, say_table
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
@@ -25,7 +20,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_pair,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import Progress, say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import Progress, say, say_json
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -33,6 +28,8 @@ if TYPE_CHECKING:
     from lm_eval_bayes.report.tables_page import PageTable
     from lm_eval_bayes.stats import IntervalSpec
 
+#: Trials of a question at most.
+_MOST_TRIALS = 100_000
 #: Defaults: benchmarks simulated for each N, models, distance of their scores, Beta(A, B).
 _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
 
@@ -87,23 +84,23 @@ def command(
 ) -> None:
     """Simulate models with known scores, and test intervals.
 
-    Every question has a probability of being solved, drawn from a Beta distribution. The table
-    shows for each kind of interval how often it contains the true score (of the simulated
-    questions, or with --scope population of their population), its width, and the bias and error
-    of its estimate.
+    The probabilities of solving the questions are drawn from a Beta distribution. The table shows
+    for each kind of interval how often it contains the true score, its width, and the bias and
+    error of its estimate.
 
     \b
     Examples:
       lm-eval-bayes study simulate --means .608,.6213 --questions 30 --trials 16,64,256
       lm-eval-bayes study simulate --models 6 --beta .2:2 --html study.html -o coins.csv
     """
-    from lm_eval_bayes._util.validation import check_size
-    from lm_eval_bayes.analysis.simulation import check_trials, interval_study, matrix_file
+    from lm_eval_bayes._util.validation import check_integer, check_size
+    from lm_eval_bayes.analysis.simulation import interval_study, matrix_file
     from lm_eval_bayes.export.files import write_files
     from lm_eval_bayes.report.tables_page import tables_page
 
-    with named_as_options("trials"):
-        lengths = check_trials(parse_integers("--trials", trials))
+    lengths = [
+        check_integer("--trials", n, 1, _MOST_TRIALS) for n in parse_integers("--trials", trials)
+    ]
     spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
     if replicates is not None:
@@ -121,8 +118,7 @@ def command(
                 benchmark, lengths, spec, replicates=n, progress=progress.advance
             )
     if html is not None:
-        table = _interval_table(studies, spec)
-        page = tables_page("Simulated models", _in_words(benchmark), [table])
+        page = tables_page("Simulated models", _in_words(benchmark), [_table(studies, spec)])
         files[html] = page.encode()
     write_files(files, overwrite, argument)
     if as_json:
@@ -134,13 +130,18 @@ def command(
                 "files": [str(path) for path in files],
             }
         )
-    elif studies:
-        say(_in_words(benchmark))
-        table = _interval_table(studies, spec)
-        say_table(table.title, table.head, table.rows)
+        return
+    if studies:
+        form = Form.of_output()
+        say_sentence(_sentence(studies, spec), form)
+        say()
+        table = _table(studies, spec)
+        say_table("", table.head, table.rows)
+        say_sentence(_in_words(benchmark), form)
     for path, content in files.items():
-        message = f"{path}: {format_bytes(len(content))}"
-        warn(message) if as_json or studies else say(message)
+        say(f"{path}: {format_bytes(len(content))}")
+    if output is not None:
+        say_next(["lm-eval-bayes", "summary", str(output)])
 
 
 # -- the benchmark -------------------------------------------------------------------------------
@@ -184,28 +185,36 @@ def _check_files(output: Path | None, html: Path | None, overwrite: bool, argume
 
 def _in_words(benchmark: SimulatedBenchmark) -> str:
     return (
-        f"{plural(len(benchmark.means), 'model')} with true scores "
-        f"{', '.join(map(format_score, benchmark.means))}; "
-        f"{plural(benchmark.n_questions, 'question')}, A + B = {benchmark.strength:g}"
+        f"True scores: {first_names([*map(format_score, benchmark.means)], 6)}; "
+        f"{plural(benchmark.n_questions, 'question')}, A + B = {benchmark.strength:g}."
     )
 
 
-def _interval_table(studies: Sequence[IntervalStudy], spec: IntervalSpec) -> PageTable:
+def _sentence(studies: Sequence[IntervalStudy], spec: IntervalSpec) -> str:
+    """Return how often the first kind of interval contains the true score."""
+    shares = sorted(study.coverage for study in studies if study.method == studies[0].method)
+    ends = dict.fromkeys(f"{share:.1%}" for share in (shares[0], shares[-1]))
+    score = "the true score" + " of the population" * (spec.scope == "population")
+    return (
+        f"{100 * spec.level:g}% intervals of {studies[0].method} contain {score} in "
+        f"{' to '.join(ends)} of {studies[0].replicates:,} simulated benchmarks at each N."
+    )
+
+
+def _table(studies: Sequence[IntervalStudy], spec: IntervalSpec) -> PageTable:
     from lm_eval_bayes.report.tables_page import PageTable
 
-    title = (
-        f"{interval_label(spec.level, spec.method)} for {scope_label(spec.scope)}, in "
-        f"{plural(studies[0].replicates, 'simulated benchmark')} for each N"
-    )
     rows = [
         (
             study.n_trials,
             study.method,
-            f"{study.coverage:.1%} ± {100 * study.error:.1f}",
+            f"{study.coverage:.1%}",
+            f"{study.error:.1%}",
             format_score(study.width),
             f"{study.bias:+.3f}",
             format_score(study.rmse),
         )
         for study in studies
     ]
-    return PageTable(title, ("N", "interval", "coverage", "width", "bias", "rms error"), rows)
+    head = ("N", "interval", "coverage", "its error", "width", "bias", "rms error")
+    return PageTable(_sentence(studies, spec), head, rows)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, format_date, format_range, plural
+from lm_eval_bayes.cli.screens.layout import say_table
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
@@ -23,7 +24,6 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
-    say_table,
     warn,
 )
 from lm_eval_bayes.errors import InvalidInputError
@@ -116,11 +116,11 @@ def _print_info(info: StoreInfo) -> None:
             )
             for task in info.tasks
         ]
-        say_table("graded", columns, graded, optional=("filter", "version"))
+        say_table("graded", columns, graded)
     if info.series:
         head = ("model", "sampling", "prompts", "per prompt", "trials", "tokens", "from", "to")
         trials = [(names[series.model], *_series_row(series)) for series in info.series]
-        say_table("trials", head, trials, optional=("from", "to", "tokens", "per prompt"))
+        say_table("trials", head, trials)
     for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
         if descriptions:
             described = [(digest, canonical_json(value)) for digest, value in descriptions.items()]

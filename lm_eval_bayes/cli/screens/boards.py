@@ -48,8 +48,8 @@ def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
         say("━ these questions   ─ other questions of the kind   ● score (hbayes@N)")
 
 
-def show_ranks(board: Board, form: Form) -> None:
-    """Print the sets of ranks that models may have, with their scores."""
+def show_ranks(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
+    """Print the sets of ranks that models may have, with their scores and further columns."""
     say_sentence(board.rank_sentence(), form)
     say()
     rows = board.leaderboard.rows
@@ -60,11 +60,11 @@ def show_ranks(board: Board, form: Form) -> None:
         names("model", [row.model for row in rows]),
         Column("mean" if board.tasks else "score", [format_score(row.mu) for row in rows]),
     ]
-    if not board.tasks and len(rows) <= _STRIP:
+    if not board.tasks and 1 < len(rows) <= _STRIP:
         head = f"1{len(rows):>{len(rows) - 1}}"
         strips = [rank_strip(*ends, len(rows), form.drawn) for ends in sets]
         columns.append(Column(head, strips, left=True))
-    columns += _tasks(board)
+    columns += [*_tasks(board), *extra]
     say_columns([*columns, _bars(board, columns, form)], form)
 
 

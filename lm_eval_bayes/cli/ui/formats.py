@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line, plural
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.screens.layout import say_table
+from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 

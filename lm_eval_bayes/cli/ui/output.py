@@ -26,7 +26,6 @@ from lm_eval_bayes._util.text import (
     begins_with_count,
     one_line,
     plural,
-    shorten_middle,
     without_commands,
 )
 from lm_eval_bayes.errors import InvalidInputError
@@ -39,8 +38,6 @@ EVERY_S = 15.0
 _MOST_NAMES = 8
 #: Columns of a table in a pipe, unless the environment's COLUMNS says otherwise.
 _PIPE_COLUMNS = 80
-#: Characters of a name in a sentence.
-_NAME_LENGTH = 60
 #: Blanks before a table.
 _INDENT = 2
 #: Whether tables have all columns; they have unless a command has the option --verbose.
@@ -195,61 +192,6 @@ def tables_with_all_columns(wide: bool) -> Iterator[None]:
             warn(f"{plural(len(lines) - len(shown), 'more note')}: --verbose")
 
 
-def say_table(
-    title: str,
-    head: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    *,
-    optional: Sequence[str] = (),
-) -> None:
-    """Print a table in columns separated by two spaces.
-
-    Parameters
-    ----------
-    title : str
-        The line above.
-    head : sequence of str
-        The headings.
-    rows : sequence of sequence
-        The cells.
-    optional : sequence of str
-        Headings of columns that may be left out where the table is too wide for the terminal, or
-        for 80 columns in a pipe; the least important first. --verbose shows all columns.
-    """
-    lines = [[one_line(cell) for cell in row] for row in rows]
-    from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
-
-    say_prose(title)
-    if _WIDE.get():
-        columns = table_columns(head, lines)
-        _say_lines([head, *lines], [column.widest for column in columns])
-        return
-
-    width = _n_columns()
-    layout = fit_one_block(table_columns(head, lines), width - _INDENT, optional)
-    _say_wrapped(layout.constants, width)
-    sized = zip(layout.columns, layout.widths, strict=True)
-    heads = [fold(column.head, w).split("\n") for column, w in sized]
-    n_lines = max(map(len, heads))
-    heads = [[""] * (n_lines - len(texts)) + texts for texts in heads]
-    cells = [column.cells for column in layout.columns]
-    _say_lines([*zip(*heads, strict=True), *zip(*cells, strict=True)], layout.widths)
-    _say_wrapped(layout.note, width)
-
-
-def sentence_name(name: object) -> str:
-    """Return a name for a sentence or a title: without its middle if long, unless --verbose."""
-    line = one_line(name)
-    return line if _WIDE.get() else shorten_middle(line, _NAME_LENGTH)
-
-
-def _say_wrapped(text: str, width: int) -> None:
-    """Print a line of a table that is no row, on several lines if it is longer than the table."""
-    indent = " " * _INDENT
-    for line in _wrapped(text, width - _INDENT):
-        say(indent + line)
-
-
 def _wrapped(text: str, width: int, subsequent_indent: str = "") -> list[str]:
     """Return the lines of a text; words longer than a line stay whole."""
     return textwrap.wrap(
@@ -267,27 +209,6 @@ def _n_columns() -> int:
         return shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
-
-
-def _say_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-    """Print cells in columns of these widths."""
-    from lm_eval_bayes.cli.ui.table_layout import pad
-
-    for line in lines:
-        cells = [pad(cell, width) for cell, width in zip(line, widths, strict=True)]
-        say(" " * _INDENT + "  ".join(cells).rstrip())
-
-
-def say_records(
-    title: str,
-    records: Iterable[T],
-    columns: Mapping[str, Callable[[T], object]],
-    *,
-    optional: Sequence[str] = (),
-) -> None:
-    """Print a table with a line for every record; a column has its head and its cells' function."""
-    rows = [[cell(record) for cell in columns.values()] for record in records]
-    say_table(title, list(columns), rows, optional=optional)
 
 
 def say_each(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lm_eval_bayes._util.text import (
-    format_interval,
-    format_mean_sd,
-    interval_label,
-)
+from lm_eval_bayes._util.text import format_interval, format_score, interval_label
+from lm_eval_bayes.cli.screens.layout import say_table
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import MORE, option
-from lm_eval_bayes.cli.ui.output import say, say_prose, say_records
+from lm_eval_bayes.cli.ui.output import say
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -120,56 +117,33 @@ def _read(
     names = {**sides, **{run.model: run.model for run in runs}}
     priors = []
     for text in texts:
-        model, path = _split(text, names)
-        saved = reading.read([path], argument="--prior")
-        priors.append(GivenPrior(saved, None if model is None else names.get(model, model)))
+        model, sign, path = text.rpartition("=")
+        if not sign or Path(text).exists():
+            model, path = "", text
+        saved = reading.read([Path(path)], argument="--prior")
+        priors.append(GivenPrior(saved, names.get(model, model) or None))
     return priors
-
-
-def _split(text: str, names: Mapping[str, str]) -> tuple[str | None, Path]:
-    """Split MODEL=RUN; a path that exists, and one without a model's name, is a path."""
-    for name in names:
-        if text.startswith(f"{name}=") and not Path(text).exists():
-            return name, Path(text[len(name) + 1 :])
-    model, sign, path = text.partition("=")
-    if sign and not Path(text).exists() and Path(path).exists():
-        return model, Path(path)
-    return None, Path(text)
 
 
 def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
     """Show hbayes@N with and without prior trials; nothing where there are none."""
     if not effects:
         return
-    interval = interval_label(spec.level, spec.method)
     say()
-    say_records(
-        f"Prior evidence: hbayes@N with the prior trials and without, {interval}s",
-        effects,
-        {
-            "task": lambda effect: effect.task,
-            "model": lambda effect: effect.model,
-            "prior": lambda effect: effect.prior_model,
-            "questions": lambda effect: f"{effect.n_questions:,}",
-            "prior trials": lambda effect: f"{effect.n_trials:,}",
-            **_strength_column(effects),
-            "with": lambda effect: format_mean_sd(effect.informed.mu, effect.informed.sigma),
-            "interval": lambda effect: format_interval(effect.informed.interval()),
-            "without": lambda effect: format_mean_sd(effect.without.mu, effect.without.sigma),
-            "its interval": lambda effect: format_interval(effect.without.interval()),
-        },
-        optional=_OPTIONAL,
-    )
+    learned = effects[0].shift is not None
+    rows = [
+        (
+            *(effect.task, effect.model),
+            f"{effect.n_trials:,}",
+            format_score(effect.shift if learned else effect.strength),
+            *(format_score(effect.informed.mu), format_interval(effect.informed.interval())),
+            format_score(effect.without.mu),
+        )
+        for effect in effects
+    ]
+    interval = interval_label(spec.level, spec.method)
+    weight = "shift" if learned else "weight"
+    head = ("task", "model", "trials", weight, "with", interval, "without")
+    say_table("Prior trials: hbayes@N with them and without", head, rows)
     if effects[0].note is not None:
-        say_prose(effects[0].note)
-
-
-def _strength_column(effects: Sequence[PriorEffect]) -> dict[str, Callable[[PriorEffect], str]]:
-    """Return the column of the weight of a prior trial, or of the scale of shifts in logits."""
-    if effects[0].shift is None:
-        return {"weight": lambda effect: f"{effect.strength:.2f}"}
-    return {"scale of shifts (logits)": lambda effect: f"{effect.shift:.2f}"}
-
-
-#: Columns of an effect that may be left out, the least important first.
-_OPTIONAL = ("questions", "prior trials", "prior", "its interval", "interval")
+        say(effects[0].note)

@@ -58,6 +58,8 @@ REMOVED_OPTIONS = MappingProxyType(
             f"rank {name}": f"use `study rank {name}`"
             for name in ("--ties", "--method", "--shared", "--paper")
         },
+        "study rank --pairs": "use `rank --pairs`",
+        **{f"study rank {name}": f"use `rank {name}`" for name in ("--prior", "--prior-strength")},
         "export table --ties": "use `study rank --ties`",
         "export hub --push": "use `hf upload ORG/NAME FOLDER --create-pr`",
         **dict.fromkeys(_NO_SUCCESSOR.split(), "leave it out: it has no successor"),

@@ -103,7 +103,7 @@ def custom_rubrics(value: object, folder: Path) -> tuple[CustomRubric, ...]:
     Raises
     ------
     InvalidInputError, TaskConfigError
-        If a rubric cannot be read, or would leave a trial without a category.
+        If a rubric cannot be read.
     """
     if value is None:
         return ()
@@ -228,19 +228,16 @@ def _rule(
     rule: object, argument: str, categories: Sequence[str], name: str, *, is_last: bool
 ) -> tuple[str, str]:
     """Return a rule's category and its condition, which is empty for `otherwise`."""
-    form = "be {category: NAME, when: CONDITION}, or {category: NAME, otherwise: true} at the end"
-    if not isinstance(rule, Mapping) or set(rule) not in (
-        {"category", "when"},
-        {"category", "otherwise"},
-    ):
+    keys, form = {"category", "when"}, "be {category: NAME, when: CONDITION}"
+    if is_last:  # so that every trial is in a category
+        keys, form = {"category", "otherwise"}, "be {category: NAME, otherwise: true} at the end"
+    if not isinstance(rule, Mapping) or set(rule) != keys or (is_last and not rule["otherwise"]):
         raise InvalidInputError.of(argument, "format", form, rule)
     category = rule["category"]
     if category not in categories:
         allowed = f"name one of the categories of rubric {name} ({', '.join(categories)})"
         raise InvalidInputError.of(argument, "choice", allowed, category)
-    if "otherwise" in rule:
-        if rule["otherwise"] is not True or not is_last:
-            raise InvalidInputError.of(argument, "format", form, rule)
+    if is_last:
         return category, ""
     return category, Condition.read(rule["when"], f"{argument} of rubric {name}").text
 

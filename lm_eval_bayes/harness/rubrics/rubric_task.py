@@ -28,7 +28,7 @@ from lm_eval_bayes.harness.task.requests import LoggedResult
 from lm_eval_bayes.harness.task.result_rows import RowValue, aggregate
 from lm_eval_bayes.rubric.signals import (
     RECORDED,
-    SOURCES,
+    SIGNALS,
     completion_limit,
     source_of,
     trial_signals,
@@ -38,7 +38,7 @@ from lm_eval_bayes.rubric.thresholds import OWN_THRESHOLDS
 log = get_logger(__name__)
 
 #: The signals that a user's function gets, None where a trial lacks one.
-_SIGNALS = (*SOURCES, *RECORDED, "outcome", "finish_reason", "stop_reason")
+_SIGNALS = (*SIGNALS, *RECORDED, "outcome", "finish_reason", "stop_reason")
 
 #: Rubrics' signals that are computed from one that a recording model logs.
 _DERIVED = {"completion_tokens": "token_ratio", "finish_reason": "repeated_pattern"}

@@ -237,7 +237,7 @@ def with_rule(category, when):
         (changed(weights=[0, 1]), "weights", "shape"),
         (changed(rules=None), "rubric_own", "conflict"),
         (changed(rules=None, category="judge"), "category", "type"),
-        (changed(rules=RULES["rules"][:2]), "rules", "missing"),
+        (changed(rules=RULES["rules"][:2]), "rules[1]", "format"),
         (changed(rules=RULES["rules"][::-1]), "rules[0]", "format"),
         (with_rule("nope", "wrong"), "rules[0]", "choice"),
         (with_rule("bad", "__import__('os')"), "rules[0] of rubric terse", "format"),
