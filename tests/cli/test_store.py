@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 from _support.command_line import answer, called, command_error, refusal
 
+from lm_eval_bayes.cli.screens.layout import say_table
 from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -75,9 +76,8 @@ def test_what_others_wrote_is_shown_as_text(make):
     assert "[red]\\x1b]0;title\\x07" in printed
 
 
-def test_a_table_on_a_terminal_shows_markup_as_text(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    output.say_table("tit[b]le", ["na[i]me", "n"], [["[red]x[/red] :smiley:", 7], [HOSTILE, 8]])
+def test_a_table_shows_markup_as_text(capsys):
+    say_table("tit[b]le", ["na[i]me", "n"], [["[red]x[/red] :smiley:", 7], [HOSTILE, 8]])
     printed = capsys.readouterr().out
     for text in ("tit[b]le", "na[i]me", "[red]x[/red] :smiley:", "\\x1b[31m[bold]x[/bold]\\n"):
         assert text in printed
@@ -125,7 +125,8 @@ def test_verify(make):
     path = make(task="aime")
     code, printed, error = lmeb("info", "--check", path)
     assert (code, error) == (0, "")
-    assert printed.startswith(f"{path}: intact (3 trials, 3 graded outcomes, ")
+    assert printed.startswith(f"{path}: intact (")
+    assert ", 3 trials, 3 outcomes, " in printed
     changed(path, "UPDATE trials SET seed = 99 WHERE trial = 1")
     code, printed, _ = lmeb("info", "--check", path)
     assert code == 1
@@ -220,10 +221,8 @@ def test_output_in_a_pipe(make):
     code, printed, error = lmeb("info", path, width="80")
     assert (code, error) == (0, "")
     assert not set("─━│┃") & set(printed), "no boxes are drawn in a pipe"
-    assert max(map(len, printed.splitlines()[1:])) <= 80
-    trials = printed.split("\ntrials\n")[1].splitlines()
-    assert any("…" in line for line in trials[:6]), "hashes are shortened in the middle"
     (info,) = answer("store", "info", path)
+    assert not info["models"].keys() & set(printed.split())
     assert info["models"].keys() <= set(lmeb("info", "--verbose", path)[1].split())
 
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
@@ -27,10 +27,11 @@ from lm_eval_bayes._util.packages import (
     version_of,
 )
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
+from lm_eval_bayes.cli.screens.layout import Form, say_sentence
 from lm_eval_bayes.cli.ui import formats
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import MORE, Json, option
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import say, say_json
 from lm_eval_bayes.errors import LmEvalBayesError
 
 if TYPE_CHECKING:
@@ -43,10 +44,6 @@ IMPORT_TIMEOUT_S = 120.0
 LOW_SPACE_BYTES = 1_000_000_000
 
 REINSTALL = "pip install --force-reinstall"
-
-#: Sections in the order in which they are shown.
-SECTIONS = ("packages", "harness", "backends", "questions", "folders", "store")
-
 
 #: The result of a check: "note" if only some runs need it or the user should know about it,
 #: "wrong" if every run needs it and it is missing.
@@ -112,14 +109,12 @@ def command(
 ) -> None:
     """Check the installation, or which format a file is, and show problems and their fixes.
 
-    Checks Python and the packages, the harness and whether it finds this package's models,
-    metrics and tasks (and how), the backends that record signals, the questions of the contests
-    (in the cache, or available on the hub), and the folders that a run writes to. Nothing is
-    installed, fetched or changed, and neither torch nor vLLM is imported.
+    Checks the packages, whether the harness finds this package's models, metrics and tasks, the
+    backends, the questions of the contests (in the cache, or on the hub), and the folders that a
+    run writes to. Nothing is installed, fetched or changed.
 
-    A check ends as ok, note (only some runs need it, or it is good to know) or wrong (a run
-    needs it and it is missing). Every problem that can be fixed is shown with one command that
-    fixes it. The exit code is 1 if something is wrong.
+    A check ends as ok, note (only some runs need it) or wrong (every run needs it). Below a problem
+    stands the command that fixes it. The exit code is 1 if something is wrong.
 
     \b
     Examples:
@@ -143,47 +138,29 @@ def command(
     missing = [data for data in questions.needed() if not questions.is_cached(data)]
     reach = None if offline or offline_variable else questions.HubQuery(missing, timeout)
     has_harness = installed.harness_folder() is not None
-    sections = {
-        "harness": list(_harness(installed.registered(IMPORT_TIMEOUT_S) if has_harness else None)),
-        "packages": list(_packages()),
-        "backends": list(_backends()),
-        "folders": list(_folders()),
-        "store": [] if store is None else list(_store(store)),
-        "questions": list(_questions(reach, offline_variable)),
+    checks = {
+        "packages": _packages(),
+        "harness": _harness(installed.registered(IMPORT_TIMEOUT_S) if has_harness else None),
+        "backends": _backends(),
+        "questions": _questions(reach, offline_variable),
+        "folders": _folders(),
+        "store": () if store is None else _store(store),
     }
-    sections = {name: sections[name] for name in SECTIONS if sections[name]}
-    findings = [finding for members in sections.values() for finding in members]
-    n_wrong = sum(finding.state == "wrong" for finding in findings)
+    findings = [(section, finding) for section, of in checks.items() for finding in of]
+    n_wrong = sum(finding.state == "wrong" for _, finding in findings)
     if as_json:
-        records = [
-            {"section": section, **finding._asdict()}
-            for section, members in sections.items()
-            for finding in members
-        ]
+        records = [{"section": section, **finding._asdict()} for section, finding in findings]
         say_json({"ok": not n_wrong, "findings": records})
     else:
-        for section, members in sections.items():
-            rows = [(finding.state, finding.name, finding.detail) for finding in members]
-            say_table(section, ("", "check", "result"), rows)
-            say()
-        _show_fixes(findings, n_wrong)
+        problems = plural(n_wrong, "problem") if n_wrong else "No problems"
+        n_notes = sum(finding.state == "note" for _, finding in findings)
+        say(f"{problems} in {plural(len(findings), 'check')}, {plural(n_notes, 'note')}.")
+        form = Form.of_output()
+        for _, finding in findings:
+            say_sentence(f"{finding.state:5}  {finding.name}: {finding.detail}", form)
+            if finding.fix is not None:  # on its own line, so that it can be copied
+                say(f"    {finding.fix}")
     raise typer.Exit(CHECK_FAILED if n_wrong else 0)
-
-
-def _show_fixes(findings: Sequence[Finding], n_wrong: int) -> None:
-    by_fix: dict[str, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda finding: finding.state != "wrong"):
-        if finding.fix is not None:
-            by_fix.setdefault(finding.fix, []).append(finding)
-    if by_fix:
-        say("fixes")
-        for fix, members in by_fix.items():
-            names = ", ".join(dict.fromkeys(finding.name for finding in members))
-            say(f"  {members[0].state}: {names}")
-            # On its own line, so that it can be copied from any terminal.
-            say(f"    {fix}")
-        say()
-    say(f"{plural(n_wrong, 'problem') if n_wrong else 'no problems'} found")
 
 
 # -- packages ------------------------------------------------------------------------------------
@@ -292,8 +269,6 @@ def _backends() -> Iterator[Finding]:
             yield Finding(names, "note", detail, fix)
         else:
             yield Finding(names, "ok", f"can run; records {backend.records}")
-    detail = "can run if the harness can run them; texts are stored, without signals"
-    yield Finding("all others", "ok", detail)
     if version_of("torch") is None:
         return
     if found := Counter(gpus()):

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lm_eval_bayes._util.text import format_bytes, format_date, format_range, plural
+from lm_eval_bayes._util.text import (
+    format_bytes,
+    format_date,
+    format_range,
+    plural,
+    shorten_middle,
+)
+from lm_eval_bayes.cli.screens.layout import say_table
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
@@ -19,11 +26,11 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import (
+    all_columns,
     check_standard_output,
     say,
     say_each,
     say_json,
-    say_table,
     warn,
 )
 from lm_eval_bayes.errors import InvalidInputError
@@ -31,8 +38,10 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lm_eval_bayes.store.errors import TrialConflictError
     from lm_eval_bayes.store.export import ExportReport
     from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
+    from lm_eval_bayes.store.merge import MergeReport
     from lm_eval_bayes.store.prune import PruneReport
     from lm_eval_bayes.store.samples_export import SamplesReport
     from lm_eval_bayes.store.verify import Verification
@@ -40,24 +49,14 @@ if TYPE_CHECKING:
 #: The most conflicts that are printed; --json lists up to 1,000.
 MAX_PRINTED = 5
 
-#: What is counted, in words.
-_NOUNS = {
-    "trials": ("trial",),
-    "outcomes": ("graded outcome",),
-    "ungraded": ("trial without a grade", "trials without a grade"),
-    "prompts": ("prompt",),
-    "prompt_signals": ("prompt with signals", "prompts with signals"),
-    "models": ("model",),
-    "samplings": ("sampling",),
-}
-
 Stores = Annotated[
     list[Path], typer.Argument(metavar="STORE", help="Files of trial stores.", show_default=False)
 ]
 
 
 def _counts(record: object, *names: str) -> str:
-    return ", ".join(plural(getattr(record, name), *_NOUNS[name]) for name in names)
+    nouns = {name: name.removesuffix("s").replace("_", " ") for name in names}
+    return ", ".join(plural(getattr(record, name), noun) for name, noun in nouns.items())
 
 
 @prints_tables
@@ -104,11 +103,11 @@ def _print_info(info: StoreInfo) -> None:
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
     say(f"{info.path}: {format_bytes(info.file_bytes)}{log}")
-    ungraded = ("ungraded",) if info.ungraded else ()
-    say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes", *ungraded))
+    ungraded = f", {info.ungraded:,} of the trials without a grade" if info.ungraded else ""
+    say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes") + ungraded)
     names = {digest: _stored_name(fingerprint) for digest, fingerprint in info.models.items()}
     if info.tasks:
-        columns = ("model", "task", "version", "filter", "questions × trials", "graded")
+        head = ("model", "task", "version", "filter", "questions × trials", "outcomes")
         graded = [
             (
                 *(names[task.model], task.task, task.version, task.filter),
@@ -117,23 +116,24 @@ def _print_info(info: StoreInfo) -> None:
             )
             for task in info.tasks
         ]
-        say_table("graded", columns, graded, optional=("filter", "version"))
+        say_table("", head, graded)
     if info.series:
-        head = ("model", "sampling", "prompts", "per prompt", "trials", "tokens", "from", "to")
-        trials = [(names[series.model], *_series_row(series)) for series in info.series]
-        say_table("trials", head, trials, optional=("from", "to", "tokens", "per prompt"))
-    for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
-        if descriptions:
-            described = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
-            say_table(title, ("hash", "description"), described)
+        head = ("model", "prompts × trials", "trials", "tokens", "latest", "sampling")
+        say_table("", head, [(names[series.model], *_series_row(series)) for series in info.series])
+    if all_columns():  # `store prune` takes hashes
+        described = {**info.models, **info.samplings}
+        rows = [(digest, canonical_json(value)) for digest, value in described.items()]
+        say_table("", ("hash", "of a model or a sampling"), rows)
 
 
 def _series_row(series: SeriesInfo) -> tuple[str, ...]:
-    each = format_range((series.fewest, series.most))
-    counts = (f"{series.prompts:,}", each, f"{series.trials:,}", f"{series.completion_tokens:,}")
-    form = "%Y-%m-%d %H:%M"
-    dates = [format_date(seconds, form) or "?" for seconds in (series.first, series.last)]
-    return (series.sampling, *counts, *dates)
+    return (
+        f"{series.prompts:,} × {format_range((series.fewest, series.most))}",
+        f"{series.trials:,}",
+        f"{series.completion_tokens:,}",
+        format_date(series.last, "%Y-%m-%d %H:%M") or "?",
+        shorten_middle(series.sampling, 22),
+    )
 
 
 @expand_options
@@ -169,8 +169,7 @@ def merge(
             content = {"n_conflicts": error.n_conflicts, "conflicts": error.conflicts}
             say_json({"merged": False, **content})
         else:
-            _warn_of_conflicts(error.conflicts, error.n_conflicts)
-            warn("with --keep-first, the trial of the first of these stores is kept")
+            _warn_of_conflicts(error)
         raise typer.Exit(ERROR) from None
     if as_json:
         say_json({"merged": True, **report.to_dict()})
@@ -180,18 +179,17 @@ def merge(
         f"{plural(report.outcomes, 'graded outcome')} added"
     )
     if report.n_conflicts:
-        say(f"{plural(report.n_conflicts, 'trial')} differed; the first was kept")
-        _warn_of_conflicts(report.conflicts, report.n_conflicts)
+        warn(f"warning: {plural(report.n_conflicts, 'trial')} differed; the first was kept")
+        _warn_of_conflicts(report)
     for note in report.notes:
-        say(f"note: {note}")
+        warn(f"note: {note}")
 
 
-def _warn_of_conflicts(conflicts: Sequence[str], n_conflicts: int) -> None:
-    for conflict in conflicts[:MAX_PRINTED]:
+def _warn_of_conflicts(result: MergeReport | TrialConflictError) -> None:
+    for conflict in result.conflicts[:MAX_PRINTED]:
         warn(f"  {conflict}")
-    n_more = n_conflicts - MAX_PRINTED
-    if n_more > 0:
-        warn(f"  and {n_more:,} more; --json lists up to 1,000")
+    if result.n_conflicts > MAX_PRINTED:
+        warn(f"  and {result.n_conflicts - MAX_PRINTED:,} more; --json lists up to 1,000")
 
 
 def _check(stores: Sequence[Path], as_json: bool) -> int:
@@ -219,11 +217,9 @@ def _check(stores: Sequence[Path], as_json: bool) -> int:
 
 
 def _print_verification(result: Verification) -> None:
-    trials, outcomes = (result.records[name] for name in ("trials", "outcomes"))
-    others = sum(result.records.values()) - trials - outcomes
-    counts = f"{plural(trials, 'trial')}, {plural(outcomes, 'graded outcome')}, {others:,} others"
+    counts = ", ".join(f"{n:,} {table}" for table, n in result.records.items())
     verdict = "intact" if result.ok else f"damaged, {plural(result.n_problems, 'problem')}"
-    say(f"{result.path}: {verdict} ({counts} checked)")
+    say(f"{result.path}: {verdict} ({counts})")
     for problem in result.problems:
         say(f"  {problem}")
     if result.n_problems > len(result.problems):
@@ -355,10 +351,9 @@ def prune(
             return store.prune(**criteria, dry_run=dry_run)
 
     # A dry run of all stores comes first, so that an error in one leaves all of them unchanged.
-    with named_as_options(*criteria):
-        reports = [prune_store(path, True) for path in paths]
-        if yes:
-            reports = [prune_store(path, False) for path in paths]
+    reports = [prune_store(path, True) for path in paths]
+    if yes:
+        reports = [prune_store(path, False) for path in paths]
     if as_json:
         pairs = zip(paths, reports, strict=True)
         say_json([{"path": str(path), **report.to_dict()} for path, report in pairs])

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lm_eval_bayes._util.text import NO_VALUE, format_probability, plural
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.cli.screens.layout import say_table
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import MORE, Json, expand_options, option
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.cli.ui.reading import TaskOptions
 
 if TYPE_CHECKING:
@@ -163,12 +164,11 @@ def _report(tallies: Sequence[Tally], as_json: bool) -> None:
     if as_json:
         say_json([tally.to_dict() for tally in tallies])
         return
-    head = ("model", "task", "trials", "A", "B", "C", "mean A", "mean B", "mean C", "not judged")
+    head = ("model", "task", "trials", "A", "B", "C", "not judged")
     rows = []
     for tally in tallies:
-        means = (NO_VALUE,) * 3 if tally.means is None else map(format_probability, tally.means)
-        counts = [f"{n:,}" for n in (len(tally.plan.trials), *tally.labels.values())]
-        rows.append((tally.plan.model, tally.plan.task, *counts, *means, f"{tally.failed:,}"))
+        counts = (len(tally.plan.trials), *tally.labels.values(), tally.failed)
+        rows.append((tally.plan.model, tally.plan.task, *(f"{n:,}" for n in counts)))
     say_table("verdicts: trials by their most probable label", head, rows)
     for tally in tallies:
         earlier = f" ({tally.kept:,} judged before)" if tally.kept else ""

@@ -20,6 +20,8 @@ WIDTH, PIPED_BAR = 80, 30
 _MOST_ROWS = 15
 #: The shortest form of a name on a terminal.
 _SHORTEST_NAME = 12
+#: Letters in a cell of numbers after the first column, as in "0.31 to 0.42".
+_MOST_LETTERS = 2
 _GAP = "  "
 
 
@@ -109,6 +111,24 @@ class Column:
 def names(head: str, texts: Sequence[str]) -> Column:
     """Return a column of names, which are untrusted."""
     return Column(head, [one_line(text) for text in texts], left=True, is_name=True)
+
+
+def table_columns(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Column]:
+    """Return columns: those with words are aligned to the left, numbers to the right."""
+    lines = [[one_line(cell) for cell in row] for row in rows]
+    columns = []
+    for number, (title, *cells) in enumerate(zip(head, *lines, strict=True)):
+        most = _MOST_LETTERS if number else 0
+        has_words = any(sum(map(str.isalpha, cell)) > most for cell in cells)
+        columns.append(Column(one_line(title), cells, left=has_words, is_name=has_words))
+    return columns
+
+
+def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table of texts and numbers below its title, if it has one."""
+    if title:
+        say(title)
+    say_columns(table_columns(head, rows), Form.of_output())
 
 
 def free_width(columns: Sequence[Column], form: Form) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line, plural
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.screens.layout import say_table
+from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 
@@ -60,21 +61,20 @@ def _described(path: Path) -> dict[str, Any]:
 
     format, found = recognise(path)
     saved = read_runs([path], dedupe=True)
-    runs = [
-        {
-            "model": run.model,
-            "task": run.task,
-            "questions": run.n_questions,
-            "trials": run.n_trials,
-            "metric": run.counted,
-        }
-        for run in saved.runs
-    ]
     return {
         "path": str(path),
         "format": format.name,
         "files": [str(file) for file in found.files],
-        "runs": runs,
+        "runs": [
+            {
+                "model": run.model,
+                "task": run.task,
+                "questions": run.n_questions,
+                "trials": run.n_trials,
+                "metric": run.counted,
+            }
+            for run in saved.runs
+        ],
         "notes": [*saved.notes, *saved.warnings],
     }
 
@@ -83,6 +83,6 @@ def _show(record: dict[str, Any]) -> None:
     say(f"{one_line(record['path'])}: {record['format']}, {plural(len(record['files']), 'file')}")
     for note in record["notes"]:
         warn(f"note: {note}")
-    rows = [tuple(map(one_line, run.values())) for run in record["runs"]]
-    say_table("", ("model", "task", "questions", "trials", "counted"), rows)
+    runs = record["runs"]
+    say_table("", list(runs[0]), [tuple(run.values()) for run in runs])
     say()

@@ -28,7 +28,7 @@ from typing import (
 import typer
 from typer.core import TyperCommand
 
-from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.errors import named_as_options, named_as_typed
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ class HelpCommand(TyperCommand):
         """Parse the words of a command line."""
         ctx.meta[MORE] = "--help-all" in args
         return super().parse_args(ctx, ["--help" if w == "--help-all" else w for w in args])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error names its argument as it is typed."""
+        with named_as_typed(ctx):
+            return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and the options by their groups."""

@@ -88,7 +88,7 @@ def say_counted(counted: Iterable[str]) -> None:
 
 
 def warn(text: object, *, is_command: bool = False) -> None:
-    """Print one line to standard error; ignored if standard error cannot be written.
+    """Print a line to standard error, on a terminal on lines that fit; ignored if it cannot.
 
     Parameters
     ----------
@@ -97,8 +97,12 @@ def warn(text: object, *, is_command: bool = False) -> None:
     is_command : bool
         Whether it is a command to a runner of CI jobs, and stays one.
     """
+    lines = [_encodable(_line(text, is_command), sys.stderr)]
+    if sys.stderr is not None and sys.stderr.isatty() and not is_command:
+        lines = _wrapped(lines[0], shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
     try:
-        typer.echo(_encodable(_line(text, is_command), sys.stderr), err=True)
+        for line in lines:
+            typer.echo(line, err=True)
     except OSError:
         discard(sys.stderr)
 
