@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
-    STANDARD_OUTPUT,
     IntervalOptions,
     Json,
     Overwrite,
@@ -82,7 +81,7 @@ class HubOptions:
         for name in ("dataset", "task_id", "revision"):
             value = getattr(self, name)
             if value is not None and len(saved.tasks) > 1:
-                rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
+                rule = f"be of one task; choose one with --task ({first_names(saved.tasks, 8)})"
                 option = f"--{name.replace('_', '-')}"
                 raise InvalidInputError.of(option, "conflict", rule, value)
         if self.source_name is not None and self.source_url is None:
@@ -113,12 +112,8 @@ def hub(
 ) -> None:
     """Write `.eval_results/` for the Hugging Face hub.
 
-    Every task becomes a file .eval_results/<benchmark>.yaml, which the hub shows on the model's
-    page and on the benchmark's leaderboard. The value is the benchmark's own metric, so that it
-    is comparable with other submissions: by default the mean of the trials, from 0 to 100. N,
-    the credible interval, temperature and top_p are in the notes; the dataset and its pinned
-    commit are those of the run. Each file is validated with huggingface_hub before it is written.
-
+    Every task becomes a file .eval_results/<benchmark>.yaml, validated with huggingface_hub. Its
+    value is the mean of the trials, from 0 to 100; N and the credible interval are in its notes.
     Nothing is uploaded: `hf upload ORG/NAME model-repository/ --create-pr` opens a pull request.
 
     \b
@@ -211,15 +206,14 @@ def every_eval_ever(
     runs: Runs,
     *,
     output: Annotated[
-        Path | None,
+        Path,
         option(
             "DIR",
-            "The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written. By "
-            "default the record of a single run goes to standard output.",
+            "The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written.",
             "-o",
             "--output",
         ),
-    ] = None,
+    ],
     model_id: Annotated[
         list[str] | None,
         option(
@@ -252,18 +246,15 @@ def every_eval_ever(
 ) -> None:
     """Write records in the schema of Every Eval Ever, 0.3.0.
 
-    Every run (one model on one task) becomes an aggregate record with one result per metric:
-    hbayes@N in both scopes, bayes@N, avg@N and the pass family. Posteriors have their standard
-    deviation and their credible interval, with its method.
-
-    Of the run's settings only those are written that describe how the answers were generated;
-    paths, addresses and keys are left out. The name of a file depends only on the run, so a run
-    that is submitted twice is counted once.
+    Every run (one model on one task) becomes a record with one result per metric. Posteriors have
+    their standard deviation and credible interval. Paths, addresses and keys of a run are left
+    out. The name of a file depends only on the run.
 
     \b
     Examples:
-      lm-eval-bayes export every-eval-ever results/ --model-id org/model | less
-      lm-eval-bayes export every-eval-ever board.csv -o new/ --model-id A=org/a --model-id B=lab/b
+      lm-eval-bayes export every-eval-ever results/ --model-id org/model -o OUT
+      lm-eval-bayes export every-eval-ever board.csv -o OUT --model-id A=org/a --model-id B=lab/b
+      cd OUT; every_eval_ever validate data/*/*/*/*.json*
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.every_eval_ever import Sender, submission
@@ -271,26 +262,16 @@ def every_eval_ever(
     from lm_eval_bayes.export.files import write_files
 
     spec = intervals.spec()
-    to_stdout = output is None or str(output) in STANDARD_OUTPUT
-    folder = output or Path()
-    if instances and to_stdout:
-        rule = "be given with a folder: name one with --output"
-        raise InvalidInputError.of("--instances", "conflict", rule, "standard output")
     saved = reading.read(runs)
     if len(saved.models) > 1 and sender.developer:
         rule = "be of one model; --model-id MODEL=ORG/NAME, repeated, names several"
-        raise InvalidInputError.of("--developer", "mismatch", rule, ", ".join(saved.models))
+        raise InvalidInputError.of("--developer", "mismatch", rule, sender.developer)
     model_ids = _model_ids(model_id or (), saved.models)
-    if to_stdout and len(saved.runs) > 1:
-        rule = "be one run if the record goes to standard output (--output names a folder)"
-        runs_of_models = f"{len(saved.runs)} of {', '.join(saved.models)}"
-        raise InvalidInputError.of("RUN", "conflict", rule, runs_of_models)
-    if instances:
-        for run in saved.runs:
-            check_instances(run)
     files: dict[Path, Content] = {}
     written: list[tuple[Submission, InstancesFile | None]] = []
     for run in saved.runs:
+        if instances:
+            check_instances(run)
         summary = summarise(run, spec)
         record = submission(
             summary,
@@ -300,19 +281,16 @@ def every_eval_ever(
             scope=intervals.scope,
             reading_warnings=saved.warnings,
         )
-        if to_stdout:
-            typer.echo(record.to_json(), nl=False)
-            return
-        if folder / record.path in files:
+        if output / record.path in files:
             rule = "be different runs; two of them are the same trials of one model"
             raise InvalidInputError.of("RUN", "duplicate", rule, run.model)
         rows = InstancesFile(summary, record, texts) if instances else None
         if rows is not None:
-            files[folder / record.instances_path] = rows.write
-        files[folder / record.path] = partial(_write_record, record, rows)
+            files[output / record.instances_path] = rows.write
+        files[output / record.path] = partial(_write_record, record, rows)
         written.append((record, rows))
     write_files(files, overwrite)
-    _say_written(folder, written)
+    _say_written(output, written)
 
 
 def _say_written(folder: Path, written: Sequence[tuple[Submission, InstancesFile | None]]) -> None:
@@ -346,7 +324,7 @@ def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
             model, id = models[0], text
         if model not in models or model in ids:
             rule = f"be {models[0]}=org/name, for each of several models once"
-            got = f"{text!r}, for {', '.join(models)}"
+            got = f"{text!r}, for {first_names(models, 8)}"
             raise InvalidInputError.of("--model-id", "format", rule, got)
         ids[model] = id
     return ids
@@ -385,15 +363,9 @@ def table(
 ) -> None:
     """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
-    .csv: one line per model and task, with all digits. Names that a spreadsheet would read as a
-    formula start with an apostrophe.
-
-    .json: one leaderboard per task with all digits, the distribution of every rank and P(A > B)
-    for every pair of models.
-
-    .md: one table per task: rank, model, posterior mean and sd (hbayes@N), credible
-    interval, the probability of being the best, credible ranks, and N. Names of models and tasks
-    are escaped.
+    .csv and .json have all digits; .json also has the distribution of every rank and P(A > B) of
+    every pair of models. .md has one table per task: model, credible ranks, posterior mean and sd
+    (hbayes@N), credible interval, and N.
 
     \b
     Examples:
