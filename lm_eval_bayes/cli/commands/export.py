@@ -112,9 +112,9 @@ def hub(
 ) -> None:
     """Write `.eval_results/` for the Hugging Face hub.
 
-    Every task becomes a file .eval_results/<benchmark>.yaml, validated with huggingface_hub. Its
-    value is the mean of the trials, from 0 to 100; N and the credible interval are in its notes.
-    Nothing is uploaded: `hf upload ORG/NAME model-repository/ --create-pr` opens a pull request.
+    Every task becomes a file with the mean of the trials, from 0 to 100; N and the credible
+    interval are in its notes. Nothing is uploaded: `hf upload ORG/NAME model-repository/
+    --create-pr` opens a pull request.
 
     \b
     Examples:
@@ -246,9 +246,8 @@ def every_eval_ever(
 ) -> None:
     """Write records in the schema of Every Eval Ever, 0.3.0.
 
-    Every run (one model on one task) becomes a record with one result per metric. Posteriors have
-    their standard deviation and credible interval. Paths, addresses and keys of a run are left
-    out. The name of a file depends only on the run.
+    Every run (one model on one task) becomes a record with one result per metric. Paths, addresses
+    and keys are left out. The name of a file depends only on the run.
 
     \b
     Examples:
@@ -363,9 +362,8 @@ def table(
 ) -> None:
     """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
-    .csv and .json have all digits; .json also has the distribution of every rank and P(A > B) of
-    every pair of models. .md has one table per task: model, credible ranks, posterior mean and sd
-    (hbayes@N), credible interval, and N.
+    .csv and .json have all digits; .json also has the distribution of every rank and P(A > B). .md
+    has one table per task: model, ranks, posterior mean and sd (hbayes@N), interval, and N.
 
     \b
     Examples:

@@ -147,9 +147,8 @@ def merge(
 ) -> None:
     """Merge stores: all of them, or none.
 
-    The stores may come from ranks, jobs or other computers. The target may exist, and may be
-    among the stores. If two stores have a trial with different texts or seeds, it is reported, and
-    nothing is merged without --keep-first.
+    The target may exist, and may be among the stores. Without --keep-first nothing is merged if two
+    stores have a trial with different texts or seeds.
 
     \b
     Examples:
@@ -255,8 +254,8 @@ def export(
 ) -> None:
     """Export a store as JSON lines, or in the harness's format of logged samples.
 
-    To export several stores, merge them first. As jsonl, damaged records are left out, with a
-    warning and exit code 1; as samples, a damaged store is refused.
+    As jsonl, damaged records are left out, with a warning and exit code 1; as samples, a damaged
+    store is refused.
 
     \b
     Examples:
@@ -326,8 +325,8 @@ def prune(
 ) -> None:
     """Delete the trials that meet all criteria, or count them.
 
-    Without --yes nothing is deleted. Outcomes of the trials, and descriptions and signals that only
-    they refer to, are deleted with them.
+    Without --yes nothing is deleted. Outcomes, descriptions and signals of the trials are deleted
+    with them. `store info --verbose` shows the hashes.
 
     \b
     Examples:
