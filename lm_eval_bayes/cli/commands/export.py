@@ -112,8 +112,8 @@ def hub(
 ) -> None:
     """Write `.eval_results/` for the Hugging Face hub.
 
-    Every task becomes a file with the mean of the trials, from 0 to 100; N and the credible
-    interval are in its notes. Nothing is uploaded: `hf upload ORG/NAME model-repository/
+    Every task becomes a file with the mean of the trials, from 0 to 100; N and the interval are in
+    its notes. Nothing is uploaded: `hf upload ORG/NAME model-repository/
     --create-pr` opens a pull request.
 
     \b
@@ -247,13 +247,12 @@ def every_eval_ever(
     """Write records in the schema of Every Eval Ever, 0.3.0.
 
     Every run (one model on one task) becomes a record with one result per metric. Paths, addresses
-    and keys are left out. The name of a file depends only on the run.
+    and keys are left out. To validate them, `cd OUT; every_eval_ever validate data/*/*/*/*.json*`.
 
     \b
     Examples:
       lm-eval-bayes export every-eval-ever results/ --model-id org/model -o OUT
       lm-eval-bayes export every-eval-ever board.csv -o OUT --model-id A=org/a --model-id B=lab/b
-      cd OUT; every_eval_ever validate data/*/*/*/*.json*
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.every_eval_ever import Sender, submission
@@ -363,7 +362,7 @@ def table(
     """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
     .csv and .json have all digits; .json also has the distribution of every rank and P(A > B). .md
-    has one table per task: model, ranks, posterior mean and sd (hbayes@N), interval, and N.
+    has a table per task: model, ranks, posterior mean and sd (hbayes@N), interval, and N.
 
     \b
     Examples:
