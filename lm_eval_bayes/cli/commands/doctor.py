@@ -92,15 +92,13 @@ def command(
         typer.Argument(metavar="[FILE]", help="Show only which format these files or folders are."),
     ] = None,
     store: Annotated[
-        Path | None,
-        option("PATH", "Also check a trial store, or the folder of one that does not exist yet."),
+        Path | None, option("PATH", "Also check a trial store, or its folder.")
     ] = None,
     offline: Annotated[
-        bool,
-        typer.Option("--offline", help="Do not ask the hub whether the questions can be fetched."),
+        bool, option(None, "Do not ask the hub for questions.", "--offline")
     ] = False,
     list_formats: Annotated[
-        bool, typer.Option("--formats", help="Only list the files that every command reads.")
+        bool, option(None, "Only list the files that every command reads.", "--formats")
     ] = False,
     timeout: Annotated[
         float, option("S", "Seconds to wait for the hub, in total.", panel=MORE)
@@ -368,8 +366,6 @@ def _store(path: Path) -> Iterator[Finding]:
         size = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"
         yield finding("ok", size)
     warning = network_warning(file)
-    if warning is None:
-        yield Finding("file system", "ok", "not known to be a network file system")
-    else:
+    if warning is not None:
         fix = "lm-eval-bayes store merge RANK0.sqlite RANK1.sqlite -o ALL.sqlite"
         yield Finding("file system", "note", warning, fix)

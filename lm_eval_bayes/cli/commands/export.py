@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
-import typer
-
 from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
@@ -44,37 +42,18 @@ class HubOptions:
     """What a result on the hub says; names as in `HubSettings`."""
 
     value: Annotated[
-        str,
-        option(
-            "NAME",
-            "The number that is the benchmark's metric: avg@N, hbayes@N, bayes@N, or a row "
-            "of the pass family such as pass@4.",
-        ),
+        str, option("NAME", "The number: avg@N, hbayes@N, bayes@N, or a row such as pass@4.")
     ] = "avg@N"
-    scale: Annotated[
-        Scale,
-        typer.Option(
-            rich_help_panel=MORE,
-            help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.",
-        ),
-    ] = "percent"
+    scale: Annotated[Scale, option(None, "0 to 100, or 0 to 1.", panel=MORE)] = "percent"
     dataset: Annotated[
-        str | None,
-        option("ORG/NAME", "The benchmark's dataset, if it is not that of the run.", panel=MORE),
+        str | None, option("ORG/NAME", "The dataset, if it is not that of the run.", panel=MORE)
     ] = None
     task_id: Annotated[
         str | None, option("ID", "The task's id in the eval.yaml of that dataset.")
     ] = None
-    revision: Annotated[
-        str | None,
-        option("SHA", "The commit of that dataset. By default the pinned one.", panel=MORE),
-    ] = None
-    source_url: Annotated[
-        str | None, option("URL", "A page about the run, such as its logs.", panel=MORE)
-    ] = None
-    source_name: Annotated[
-        str | None, option("NAME", "The text of the link to that page.", panel=MORE)
-    ] = None
+    revision: Annotated[str | None, option("SHA", "The commit of the dataset.", panel=MORE)] = None
+    source_url: Annotated[str | None, option("URL", "A page about the run.", panel=MORE)] = None
+    source_name: Annotated[str | None, option("NAME", "The text of its link.", panel=MORE)] = None
 
     def check(self, saved: SavedRuns) -> None:
         """Refuse settings of one benchmark for several, and a link's text without a link."""
@@ -95,15 +74,8 @@ def hub(
     *,
     model_id: Annotated[str, option("ORG/NAME", "The model on the hub.")],
     output: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            "The model's repository; the files are written to its .eval_results/. By default "
-            "the current folder.",
-            "-o",
-            "--output",
-        ),
-    ] = None,
+        Path, option("DIR", "The model's repository, with .eval_results/.", "-o", "--output")
+    ] = Path(),
     settings: HubOptions,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
@@ -147,8 +119,7 @@ def hub(
     if n_tasks > 1:
         rule = f"have one task per benchmark; choose one with --task (several are {path})"
         raise InvalidInputError.of("RUN", "duplicate", rule, f"{n_tasks} tasks")
-    folder = output or Path()
-    files = {folder / result.path: result.text.encode("utf-8") for result in results}
+    files = {output / result.path: result.text.encode("utf-8") for result in results}
     check_targets(files, overwrite)
     for result in results:
         for warning in result.warnings:
@@ -182,22 +153,17 @@ Availability: TypeAlias = Literal["open_weights", "closed_weights", "unknown"]
 class SenderOptions:
     """Facts about a submission that the run does not record; names as in `Sender`."""
 
-    organization: Annotated[str, option("NAME", "The organization that submits the records.")] = (
-        "not stated"
-    )
-    relationship: Annotated[
-        Relationship,
-        typer.Option(help="Relationship of the evaluator to the developer of the model."),
-    ] = "other"
+    organization: Annotated[str, option("NAME", "Who submits the records.")] = "not stated"
+    relationship: Annotated[Relationship, option(None, "To the model's developer.")] = "other"
     developer: Annotated[
         str, option("NAME", "The developer of the model, if its id does not name one.", panel=MORE)
     ] = ""
     deployment: Annotated[
         Deployment | None,
-        typer.Option(rich_help_panel=MORE, help="Who runs the model. By default from the backend."),
+        option(None, "Who runs the model. By default from the backend.", panel=MORE),
     ] = None
     availability: Annotated[
-        Availability, typer.Option(rich_help_panel=MORE, help="Who has access to the weights.")
+        Availability, option(None, "Who has access to the weights.", panel=MORE)
     ] = "unknown"
 
 
@@ -206,39 +172,27 @@ def every_eval_ever(
     runs: Runs,
     *,
     output: Annotated[
-        Path,
-        option(
-            "DIR",
-            "The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written.",
-            "-o",
-            "--output",
-        ),
+        Path, option("DIR", "For data/<benchmark>/<org>/<model>/<uuid>.json.", "-o", "--output")
     ],
     model_id: Annotated[
         list[str] | None,
         option(
             "ORG/NAME",
-            "The model. By default from the run's model arguments. Of several models "
-            "MODEL=ORG/NAME for each that the runs do not name so; can be repeated.",
+            "The model, if the run does not name it. Of several MODEL=ORG/NAME; can be repeated.",
         ),
     ] = None,
     instances: Annotated[
-        bool,
-        typer.Option(
-            "--instances", help="Add a file with one record per trial, <uuid>_samples.jsonl."
-        ),
+        bool, option(None, "Add <uuid>_samples.jsonl, one record per trial.", "--instances")
     ] = False,
     texts: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Whether these hold questions, answers and completions; licences may forbid it.",
             "--texts/--no-texts",
-            help="Whether these records hold questions, answers and completions. "
-            "Licences of data sets may forbid it.",
         ),
     ] = True,
-    collection: Annotated[
-        str | None, option("NAME", "The benchmark's folder. By default its name.", panel=MORE)
-    ] = None,
+    collection: Annotated[str | None, option("NAME", "The benchmark's folder.", panel=MORE)] = None,
     sender: SenderOptions,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
@@ -342,18 +296,14 @@ def _write_record(record: Submission, rows: InstancesFile | None, output: Binary
 def table(
     runs: Runs,
     *,
-    output: Annotated[
-        Path,
-        option("FILE", "The file, which ends with .csv, .json or .md.", "-o", "--output"),
-    ],
+    output: Annotated[Path, option("FILE", "A .csv, .json or .md file.", "-o", "--output")],
     overwrite: Overwrite = False,
     k: Annotated[
         str | None,
         option(
             "K,K,...",
-            "The k of the Pass@k family and of maj@k to be shown with their uncertainty, each "
-            "at most N. By default, in CSV and JSON, powers of two up to N and those of the "
-            "run's own settings; in Markdown none.",
+            "The k of pass@k, pass^k and maj@k, each at most N. By default powers of two and those "
+            "of the run's settings; in Markdown none.",
         ),
     ] = None,
     reading: ReadingOptions,

@@ -65,11 +65,11 @@ def info(
     *,
     check: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Instead verify SQLite's structure, its log, and every record against its hash. The "
+            "exit code is 1 if there is a problem.",
             "--check",
-            help="Instead verify that the stores are intact: the write-ahead log, SQLite's "
-            "structure, and every trial and graded outcome against its hash. The exit code is 1 "
-            "if there is a problem.",
         ),
     ] = False,
     as_json: Json = False,
@@ -141,7 +141,7 @@ def merge(
     stores: Stores,
     output: Annotated[Path, option("TARGET", "The merged store.", "-o", "--output")],
     keep_first: Annotated[
-        bool, typer.Option("--keep-first", help="If stores differ, keep the first trial.")
+        bool, option(None, "If stores differ, keep the first trial.", "--keep-first")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -233,20 +233,14 @@ def export(
         Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
     ],
     output: Annotated[
-        Path,
-        option(
-            "PATH",
-            "A file for jsonl (- for standard output), a folder for samples.",
-            "-o",
-            "--output",
-        ),
+        Path, option("PATH", "A file or - for jsonl, a folder for samples.", "-o", "--output")
     ],
     form: Annotated[
         Literal["jsonl", "samples"],
-        typer.Option(
+        option(
+            None,
+            "jsonl: every record on a line. samples: the harness's samples_*.jsonl.",
             "--format",
-            help="jsonl: everything, one record per line. samples: the harness's samples_*.jsonl, "
-            "a file for each model, sampling and task.",
         ),
     ] = "jsonl",
     overwrite: Overwrite = False,
@@ -317,10 +311,8 @@ def prune(
     model: Annotated[str | None, option("HASH", "Only trials of this model.")] = None,
     sampling: Annotated[str | None, option("HASH", "Only trials of this sampling.")] = None,
     prompt: Annotated[str | None, option("HASH", "Only trials of this prompt.")] = None,
-    trials_from: Annotated[
-        int | None, option("N", "Only trials numbered N and up, from 0.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only count.")] = False,
+    trials_from: Annotated[int | None, option("N", "Only trials N, N + 1, …, from 0.")] = None,
+    yes: Annotated[bool, option(None, "Delete; without it, only count.", "--yes")] = False,
     as_json: Json = False,
 ) -> None:
     """Delete the trials that meet all criteria, or count them.
