@@ -174,22 +174,18 @@ def _packages() -> Iterator[Finding]:
         detail += " (not installed; imported from this path)"
     yield Finding("lm-eval-bayes", "ok", detail)
     for package in PACKAGES:
-        version = version_of(package.name)
-        if version is None:
-            problem = f"not installed; needed for {package.purpose}"
-        elif package.oldest is not None and is_older(version, package.oldest):
-            problem = f"{version}, older than {package.oldest}"
-        else:
+        version, oldest = version_of(package.name), package.oldest
+        if version is not None and not (oldest and is_older(version, oldest)):
             yield Finding(package.name, "ok", version)
             continue
-        if package.extra is not None:
-            fix = pip_install_extra(package.extra)
-            yield Finding(package.name, "note", problem, fix)
-        else:
-            fix = pip_install(
-                package.name + ("" if package.oldest is None else f">={package.oldest}")
-            )
-            yield Finding(package.name, "wrong", problem, fix)
+        problem = "not installed" if version is None else f"{version}, older than {oldest}"
+        fix = pip_install(f"{package.name}>={oldest}" if oldest else package.name)
+        yield Finding(
+            package.name,
+            "note" if package.extra else "wrong",
+            f"{problem}; needed for {package.purpose}",
+            pip_install_extra(package.extra) if package.extra else fix,
+        )
 
 
 # -- the harness ---------------------------------------------------------------------------------
