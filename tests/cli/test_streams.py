@@ -10,10 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from _support.command_line import called
+from _support.command_line import called, command_error
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.cli.ui.output import warn_notes
+from lm_eval_bayes.cli.screens.layout import Form, say_sentence
+from lm_eval_bayes.cli.ui.output import warn, warn_notes
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -187,3 +188,33 @@ def test_a_note_is_printed_once_with_all_that_it_is_about(capsys):
         "note: m1 on u, m0 on t: of runs",
         "note: x0, x1, x2, x3, x4, x5, x6, 13 more models, v: many",
     ]
+
+
+def test_sentences_and_warnings_fit_a_terminal_and_are_a_line_each_in_a_pipe(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = "warning: " + "some words " * 20
+    for is_terminal in (False, True):
+        for stream in (sys.stdout, sys.stderr):
+            monkeypatch.setattr(stream, "isatty", lambda: is_terminal, raising=False)  # noqa: B023
+        say_sentence(text, Form.of_output())
+        warn(text)
+        for printed in capsys.readouterr():
+            lines = printed.splitlines()
+            assert " ".join(lines).split() == text.split()
+            if is_terminal:
+                assert 30 < max(map(len, lines)) <= 40
+            else:
+                assert len(lines) == 1
+
+
+def test_an_error_lists_eight_models_of_sixty(tmp_path):
+    names = [f"model-{number}" for number in range(60)]
+    rows = [f"{name},q{i},{i % 2}" for name in names for i in range(3)]
+    file = tmp_path / "trials.csv"
+    file.write_text("\n".join(["model,question,correct", *rows]))
+    error = command_error("compare", file, "-a", "other")
+    assert (error.argument, error.rule) == ("-a", "choice")
+    listed = re.findall(r"model-\d+", str(error))
+    assert listed == names[:8]
+    assert "52 more" in str(error)
