@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 from lm_eval_bayes._util.text import first_names, plural
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -334,8 +333,7 @@ def table(
     boards = [leaderboard(saved.of_task(name), spec) for name in saved.tasks]
     families = {}
     if ks is not None or suffix in DIGITS_IN_FULL:
-        with named_as_options("k"):
-            families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
+        families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
     text = table_text(boards, suffix, families)
     write_files({output: text.encode("utf-8", "replace")}, overwrite)
     models = plural(len(saved.models), "model")
