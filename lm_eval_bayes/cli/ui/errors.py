@@ -187,13 +187,19 @@ def named_as_typed(ctx: Any) -> Iterator[None]:
 
     What is read is the argument RUN in the Python API, whatever its command calls it.
     """
-    options = [p for p in ctx.command.params if p.param_type_name == "option"]
-    given = [p for p in ctx.command.params if p not in options and ctx.params.get(p.name)]
+    typed = [p for p in ctx.command.params if _is_typed(ctx, p.name)]
+    options = [p for p in typed if p.param_type_name == "option"]
+    arguments = [p.metavar or p.name for p in typed if p not in options]
     names = {option.name: max(option.opts, key=len) for option in options}
-    if given:
-        names["RUN"] = " or ".join(argument.metavar or argument.name for argument in given)
+    if arguments:
+        names["RUN"] = " or ".join(arguments)
     with _renamed(names):
         yield
+
+
+def _is_typed(ctx: Any, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def named_as_options(*arguments: str, **renamed: str) -> AbstractContextManager[None]:
