@@ -68,6 +68,13 @@ def test_info_names_models_tasks_and_questions_times_trials(make):
     assert row.split()[:8] == ["some/model", "aime", "1.0", "none", "1", "×", "3", "3"]
 
 
+def test_a_store_without_trials(make):
+    path = make(trials=())
+    for options in ((), ("--verbose",)):
+        code, printed, error = lmeb("info", path, *options)
+        assert (code, error, "0 trials, " in printed) == (0, "", True)
+
+
 def test_what_others_wrote_is_shown_as_text(make):
     path = make(model=HOSTILE, task="[red]\x1b]0;title\x07")
     _, printed, _ = lmeb("info", path)

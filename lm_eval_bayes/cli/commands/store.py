@@ -120,8 +120,8 @@ def _print_info(info: StoreInfo) -> None:
     if info.series:
         head = ("model", "prompts × trials", "trials", "tokens", "latest", "sampling")
         say_table("", head, [(names[series.model], *_series_row(series)) for series in info.series])
-    if all_columns():  # `store prune` takes hashes
-        described = {**info.models, **info.samplings}
+    described = {**info.models, **info.samplings}
+    if described and all_columns():  # `store prune` takes hashes
         rows = [(digest, canonical_json(value)) for digest, value in described.items()]
         say_table("", ("hash", "of a model or a sampling"), rows)
 
@@ -169,6 +169,7 @@ def merge(
             say_json({"merged": False, **content})
         else:
             _warn_of_conflicts(error)
+            warn("with --keep-first, the first trial is kept")
         raise typer.Exit(ERROR) from None
     if as_json:
         say_json({"merged": True, **report.to_dict()})
