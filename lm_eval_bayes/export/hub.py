@@ -209,8 +209,8 @@ def hub_result(
     if pinned is None:
         warnings.append(
             f"the run pinned {one_line(recorded, 60) or 'no revision'} of "
-            f"{own_dataset or 'its dataset'}, which is no commit of {dataset_id}, so no revision "
-            "is exported; --revision names one"
+            f"{own_dataset or 'its dataset'}, so no revision of {dataset_id} is exported; "
+            "--revision names one"
         )
     recorded_model = hub_model(run)
     if model_id not in (None, recorded_model) and recorded_model is not None:
