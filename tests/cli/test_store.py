@@ -69,10 +69,8 @@ def test_info_names_models_tasks_and_questions_times_trials(make):
 
 
 def test_a_store_without_trials(make):
-    path = make(trials=())
-    for options in ((), ("--verbose",)):
-        code, printed, error = lmeb("info", path, *options)
-        assert (code, error, "0 trials, " in printed) == (0, "", True)
+    code, printed, error = lmeb("info", make(trials=()), "--verbose")
+    assert (code, error, "0 trials, " in printed) == (0, "", True)
 
 
 def test_what_others_wrote_is_shown_as_text(make):
