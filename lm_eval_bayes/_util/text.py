@@ -98,9 +98,8 @@ def scope_label(scope: str, n_clusters: int | None = None) -> str:
 
 # -- probabilities -------------------------------------------------------------------------------
 
-#: The heading of the probability of a model to be the best of a leaderboard, and its meaning.
+#: The heading of the probability of a model to be the best of a leaderboard.
 P_BEST = "P(best)"
-P_BEST_MEANING = "posterior probability of having the greatest mean score of these models"
 
 
 def format_probability(p: float) -> str:

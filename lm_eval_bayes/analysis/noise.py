@@ -358,19 +358,3 @@ def format_trials(n: float) -> str:
     ('8', '6.67')
     """
     return f"{n:.3g}" if n != int(n) else f"{n:.0f}"
-
-
-def spread(values: Sequence[Any]) -> tuple[float, float, float] | None:
-    """Return the median, the lowest and the highest of the known numbers; None if none is known.
-
-    Examples
-    --------
-    >>> spread([0.1, None, 0.3, 0.2])
-    (0.2, 0.1, 0.3)
-    >>> spread([0.1, math.inf, 0.3])
-    (0.3, 0.1, inf)
-    """
-    known = [float(value) for value in values if value is not None and not math.isnan(value)]
-    if not known:
-        return None
-    return float(np.median(known)), min(known), max(known)

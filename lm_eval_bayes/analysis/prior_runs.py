@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.analysis.comparability import (
     check_same_metric,
     check_same_weights,
@@ -249,13 +250,13 @@ def _runs_of_model(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> 
             rule = "hold one model"
             raise InvalidInputError.of("prior", "mismatch", rule, ", ".join(earlier) or "none")
         if given.model not in (None, *models):
-            rule = f"be given to one of {', '.join(models)}, as MODEL=RUN"
+            rule = f"be given to one of {first_names(models, 8)}, as MODEL=RUN"
             raise InvalidInputError.of("prior", "choice", rule, given.model)
         if given.model not in (None, run.model):
             return ()
         return tuple(given.saved.runs)
     unknown = [model for model in earlier if model not in models]
     if unknown:
-        rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
+        rule = f"hold models named as those of the runs ({first_names(models, 8)}), or be MODEL=RUN"
         raise InvalidInputError.of("prior", "mismatch", rule, ", ".join(unknown))
     return tuple(given.saved.of_model(run.model))

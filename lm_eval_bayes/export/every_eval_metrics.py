@@ -10,7 +10,6 @@ from typing import Any
 from lm_eval_bayes._util.text import one_line, replace_surrogates, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.export.run_metadata import (
-    KNOWN,
     MAX_TOKENS_NAMES,
     benchmark_of,
     dataset_of,
@@ -58,30 +57,29 @@ def results_of(
     if generation:
         shared["generation_config"] = generation
     learned, intervals = summary.learned, summary.intervals
-    results = [
-        _result(
-            summary,
-            f"hbayes@{n}{suffix}",
-            learned[of].mu,
-            **_uncertainty(learned[of], intervals[of]),
-        )
+    posteriors = {
+        f"hbayes@{n}{suffix}": (learned[of], intervals[of])
         for of, suffix in _SCOPE_SUFFIXES.items()
         if scope in (None, of)
-    ]
+    }
     if summary.paper is not None:
-        uncertainty = _uncertainty(summary.paper, intervals["paper"])
-        results.append(_result(summary, f"bayes@{n}", summary.paper.mu, **uncertainty))
+        posteriors[f"bayes@{n}"] = summary.paper, intervals["paper"]
+    results = [_posterior_result(summary, name, *of) for name, of in posteriors.items()]
     if summary.average is not None:
         method = _SCORE_ERROR if run.scored else _AVERAGE_ERROR
         sigma = summary.average.sigma
         known = sigma is not None and math.isfinite(sigma)
         error = {"standard_error": {"value": sigma, "method": method}} if known else {}
         results.append(_result(summary, f"avg@{n}", summary.average.value, **error))
-    estimates = {name: number for name, number in summary.rows.items() if math.isfinite(number)}
-    results += [_result(summary, name, number) for name, number in estimates.items()]
-    for name, posterior in summary.family.items():
-        uncertainty = _uncertainty(posterior, posterior.interval())
-        results.append(_result(summary, name, posterior.mu, **uncertainty))
+    results += [
+        _result(summary, name, number)
+        for name, number in summary.rows.items()
+        if math.isfinite(number)
+    ]
+    results += [
+        _posterior_result(summary, name, posterior, posterior.interval())
+        for name, posterior in summary.family.items()
+    ]
     if warnings:
         for result in results:
             result["score_details"]["details"]["warnings"] = "; ".join(warnings)
@@ -105,21 +103,19 @@ _SCORE_ERROR = (
 )
 
 
-def _uncertainty(posterior: Posterior, interval: Interval) -> dict[str, Any]:
+def _posterior_result(
+    summary: TaskSummary, name: str, posterior: Posterior, interval: Interval
+) -> dict[str, Any]:
     prior = "uniform prior" if posterior.learned is None else "prior learned across the questions"
     about = scope_label(interval.scope)
-    return {
-        "standard_error": {
-            "value": posterior.sigma,
-            "method": f"posterior standard deviation, {prior}",
-        },
-        "confidence_interval": {
-            "lower": interval.low,
-            "upper": interval.high,
-            "confidence_level": interval.level,
-            "method": f"Bayesian credible interval ({interval.method}), {prior}, about {about}",
-        },
+    sd = {"value": posterior.sigma, "method": f"posterior standard deviation, {prior}"}
+    ends = {
+        "lower": interval.low,
+        "upper": interval.high,
+        "confidence_level": interval.level,
+        "method": f"Bayesian credible interval ({interval.method}), {prior}, about {about}",
     }
+    return _result(summary, name, posterior.mu, standard_error=sd, confidence_interval=ends)
 
 
 def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -> dict[str, Any]:
@@ -127,11 +123,9 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
     of_family = _ROW.fullmatch(name) is not None
     low, high = (0.0, 1.0) if of_family else run.outcomes.bounds
     details = {"trials": str(run.n_trials), "trials_per_question": summary.n}
-    if run.scored:
-        details["score_bounds"] = "{:g} to {:g}".format(*run.outcomes.bounds)
-        if of_family:
-            details["threshold"] = f"{run.threshold:g}"
-    elif not run.binary:
+    if run.scored and of_family:
+        details["threshold"] = f"{run.threshold:g}"
+    elif not run.scored and not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in run.outcomes.weights)
     if run.metric != GRADED:
         details["counted"] = one_line(run.metric, 100)
@@ -183,11 +177,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _source(run: TaskRun) -> dict[str, Any]:
-    dataset, configuration = dataset_of(run)
-    if not dataset and run.task in KNOWN:
-        dataset = KNOWN[run.task].dataset
-    name = benchmark_of(run).title or one_line(run.task)
-    source: dict[str, Any] = {"dataset_name": name, "source_type": "other"}
+    recorded, configuration = dataset_of(run)
+    dataset = recorded or benchmark_of(run).dataset
+    source: dict[str, Any] = {
+        "dataset_name": one_line(dataset or run.task),
+        "source_type": "other",
+    }
     details = {"questions": str(run.n_questions)}
     if (run.provenance.n_questions or 0) > run.n_questions:
         details["questions_of_the_task"] = str(run.provenance.n_questions)
@@ -207,35 +202,34 @@ def _source(run: TaskRun) -> dict[str, Any]:
 # -- names and descriptions of metrics -----------------------------------------------------------
 
 
-#: Id and description of the pass family, by the beginning of a row's name.
-_FAMILY: dict[str, tuple[str, str]] = {
+#: Id and description of the rows of a summary, by the beginnings of their names.
+_METRICS: dict[str, tuple[str, str]] = {
+    "avg@": ("avg_at_n", "Mean score of the trials over all questions, with equal weights"),
+    "bayes@": (
+        "bayes_at_n",
+        "Posterior mean of the score, under a uniform prior for every question [arXiv 2510.04265]",
+    ),
+    "hbayes@": (
+        "hbayes_at_n",
+        "Posterior mean of the score, under a prior learned across the questions",
+    ),
     "pass@": (
         "pass_at_k",
-        "Probability that at least one of {k} trials is right: 1 - C(N-c,k)/C(N,k) "
-        "[arXiv 2107.03374].",
+        "Probability that at least one of k trials is right [arXiv 2107.03374]",
     ),
-    "pass^": (
-        "pass_hat_k",
-        "Probability that all of {k} trials are right: C(c,k)/C(N,k) [arXiv 2406.12045].",
-    ),
+    "pass^": ("pass_hat_k", "Probability that all of k trials are right [arXiv 2406.12045]"),
     "g-pass@": (
         "g_pass_at_k",
-        "Probability that at least the share {tau} of {k} trials is right [arXiv 2412.13147].",
+        "Probability that at least the share tau of k trials is right [arXiv 2412.13147]",
     ),
     "mg-pass@": (
         "mg_pass_at_k",
-        "Mean of G-Pass@{k} over thresholds from one half to one [arXiv 2412.13147].",
+        "Mean of G-Pass@k over thresholds from one half to one [arXiv 2412.13147]",
     ),
-    "maj@": (
-        "maj_at_k",
-        "Probability that the most frequent answer of {k} trials is right.",
-    ),
+    "maj@": ("maj_at_k", "Probability that the most frequent answer of k trials is right"),
 }
+#: A row of the pass family; with an h it is a posterior.
 _ROW = re.compile(r"(h?)(pass@|pass\^|g-pass@|mg-pass@|maj@)(\d+)(?:_([0-9.e-]+))?")
-#: The beginning of the descriptions of posteriors of the family.
-_POSTERIOR = "Posterior mean, under a prior learned across the questions, of k new trials: "
-#: Ids that others use with the same meaning.
-_SHARED_IDS = frozenset({"pass_at_k", "accuracy"})
 _PREFIX = "lm-eval-bayes"
 
 
@@ -270,32 +264,27 @@ def metric_of(name: str, n_range: tuple[int, int], binary: bool = True) -> dict[
     kind = "accuracy" if binary else "rubric_score"
     match = _ROW.fullmatch(name)
     if match is not None:
-        posterior, stem, k, tau = match[1], match[2], int(match[3]), match[4]
-        slug, template = _FAMILY[stem]
-        slug = f"{posterior}{slug}"
-        kind = "accuracy" if stem == "maj@" else "pass_rate"
-        description = template.format(k=k, tau=tau)
+        posterior, stem, k, tau = match.groups()
+        id, description = _METRICS[stem]
         if posterior:
-            description = _POSTERIOR + description.partition(":")[0].partition(" [")[0] + "."
-        parameters = {"k": k, **parameters, **({} if tau is None else {"tau": float(tau)})}
-    elif name.startswith("avg@"):
-        slug = "accuracy" if binary else "avg_at_n"
-        score = "share of right trials" if binary else "score of the trials"
-        description = f"Mean {score} over all questions, with equal weights."
+            id = f"h{id}"
+            description += ", posterior mean under a prior learned across the questions"
+        kind = "accuracy" if stem == "maj@" else "pass_rate"
+        parameters = {"k": int(k), **parameters, **({} if tau is None else {"tau": float(tau)})}
     else:
-        learned, population = name.startswith("hbayes@"), name.endswith("_population")
-        scope = "population" if population else "benchmark"
-        slug = ("hbayes" if learned else "bayes") + "_at_n" + ("_population" if population else "")
-        prior = (
-            "a prior learned across the questions"
-            if learned
-            else "a uniform prior for every question [arXiv 2510.04265]"
-        )
-        description = f"Posterior mean of the mean score on {scope_label(scope)}, under {prior}."
-        parameters |= {"prior": "learned" if learned else "uniform", "scope": scope}
+        stem = name.partition("@")[0]
+        id, description = _METRICS[f"{stem}@"]
+        if stem != "avg":
+            scope = "population" if name.endswith("_population") else "benchmark"
+            parameters |= {"prior": "learned" if stem == "hbayes" else "uniform", "scope": scope}
+            description += f", about {scope_label(scope)}"
+            id += "_population" * (scope == "population")
+        elif binary:
+            id = "accuracy"
     return {
-        "evaluation_description": description,
-        "metric_id": slug if slug in _SHARED_IDS else f"{_PREFIX}.{slug}",
+        "evaluation_description": f"{description}.",
+        # others use these ids with the same meaning
+        "metric_id": id if id in ("pass_at_k", "accuracy") else f"{_PREFIX}.{id}",
         "metric_kind": kind,
         "metric_parameters": parameters,
     }

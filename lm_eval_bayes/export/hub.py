@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 import yaml
@@ -187,7 +188,10 @@ def hub_result(
         rule = f"name the hub's dataset of {run.task}, as org/name, which the run does not record"
         raise InvalidInputError.of("--dataset", "missing", rule, dataset_id or "no name")
     if dataset_id not in REGISTERED:
-        warnings.append(_unregistered_warning(dataset_id))
+        warnings.append(
+            f"{one_line(dataset_id, 100)} is none of the datasets whose leaderboards on the hub "
+            f"are known to collect results ({', '.join(sorted(REGISTERED))})"
+        )
     own_task_id = benchmark.task_id if settings.dataset in (None, benchmark.dataset) else ""
     task = settings.task_id or own_task_id or "default"
     if not settings.task_id and not own_task_id:
@@ -198,9 +202,16 @@ def hub_result(
     if settings.revision is not None and _SHA.fullmatch(settings.revision) is None:
         rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
         raise InvalidInputError.of("--revision", "format", rule, settings.revision)
-    pinned = settings.revision or _pinned_revision(summary, settings.dataset)
+    recorded, own_dataset = run.provenance.revision, dataset_of(run)[0]
+    pinned = settings.revision
+    if pinned is None and settings.dataset in (None, own_dataset) and _SHA.fullmatch(recorded):
+        pinned = recorded
     if pinned is None:
-        warnings.append(_unpinned_warning(summary, dataset_id))
+        warnings.append(
+            f"the run pinned {one_line(recorded, 60) or 'no revision'} of "
+            f"{own_dataset or 'its dataset'}, so no revision of {dataset_id} is exported; "
+            "--revision names one"
+        )
     recorded_model = hub_model(run)
     if model_id not in (None, recorded_model) and recorded_model is not None:
         warnings.append(f"the run was of {recorded_model}, and is exported as {model_id}")
@@ -224,7 +235,7 @@ def hub_result(
     )
 
 
-def library() -> ModuleType:
+def library() -> Any:
     """Return huggingface_hub.
 
     Raises
@@ -232,17 +243,17 @@ def library() -> ModuleType:
     LmEvalBayesError
         If it is missing, or older than its EvalResultEntry.
     """
-    requirement = f"`export hub` needs huggingface_hub {NEEDED} or newer, for its EvalResultEntry"
-    try:
-        import huggingface_hub
-    except ImportError:
-        sentence = f"{requirement}; none is installed: {pip_install_extra('hub')}"
-        raise LmEvalBayesError(sentence, "not-installed", "huggingface_hub") from None
-    if not hasattr(huggingface_hub, "EvalResultEntry"):
-        version = getattr(huggingface_hub, "__version__", "of an unknown version")
-        sentence = f"{requirement}; installed is {version}: {pip_install_extra('hub')}"
+    hub: Any = None
+    with suppress(ImportError):
+        hub = import_module("huggingface_hub")
+    if not hasattr(hub, "EvalResultEntry"):
+        version = getattr(hub, "__version__", None)
+        sentence = (
+            f"`export hub` needs huggingface_hub {NEEDED} or newer; installed is "
+            f"{version or 'none'}: {pip_install_extra('hub')}"
+        )
         raise LmEvalBayesError(sentence, "not-installed", "huggingface_hub", version)
-    return huggingface_hub
+    return hub
 
 
 # -- the parts -----------------------------------------------------------------------------------
@@ -262,34 +273,6 @@ def _named_number(summary: TaskSummary, value: str) -> tuple[str, float]:
         rule = f"be a number of {summary.run.task} ({', '.join(numbers)})"
         raise InvalidInputError.of("--value", "choice", rule, value)
     return name, numbers[name]
-
-
-def _pinned_revision(summary: TaskSummary, dataset: str | None) -> str | None:
-    """Return the pinned commit of the dataset, or None."""
-    pinned = summary.run.provenance.revision
-    same = dataset in (None, dataset_of(summary.run)[0])
-    return pinned if same and _SHA.fullmatch(pinned) else None
-
-
-def _unpinned_warning(summary: TaskSummary, dataset_id: str) -> str:
-    pinned, run_dataset = summary.run.provenance.revision, dataset_of(summary.run)[0]
-    if pinned and run_dataset != dataset_id:
-        return (
-            f"the run's data were {run_dataset} at revision {one_line(pinned, 60)}, and --dataset "
-            f"names {dataset_id}, so no revision is exported; --revision names one"
-        )
-    reason = f"pinned {one_line(pinned, 60)}, not a commit," if pinned else "pinned no revision"
-    return f"the run {reason} of its dataset, so none is exported"
-
-
-def _unregistered_warning(dataset_id: str) -> str:
-    if dataset_id in {known.dataset for known in KNOWN.values()}:
-        return f"no leaderboard of the hub collects results of {dataset_id}"
-    return (
-        f"{one_line(dataset_id, 100)} is none of the benchmarks known to collect results "
-        f"({', '.join(sorted(REGISTERED))}): the hub lists the result only if the dataset has an "
-        "eval.yaml"
-    )
 
 
 def _notes(
@@ -318,7 +301,7 @@ def _notes(
     return "; ".join(filter(None, parts))
 
 
-def _yaml(hub: ModuleType, entry: Any) -> str:
+def _yaml(hub: Any, entry: Any) -> str:
     """Return an entry as YAML, checked by parsing it with the hub's library."""
     entries = hub.eval_result_entries_to_yaml([entry])
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lm_eval_bayes.analysis.noise import TaskNoise
-from lm_eval_bayes.export.noise_tables import Page, Table, noise_page
-from lm_eval_bayes.export.tables import markdown_cell
+from lm_eval_bayes.export.noise_tables import noise_page
+from lm_eval_bayes.export.tables import markdown_cell, markdown_table
 
 
 def noise_card(tasks: Sequence[TaskNoise]) -> str:
@@ -25,22 +25,17 @@ def noise_card(tasks: Sequence[TaskNoise]) -> str:
     >>> trials = [[1, 1, 0, 1]] * 10 + [[0, 0, 0, 0]] * 5 + [[1, 1, 1, 1]] * 5
     >>> card = noise_card([task_noise([TaskRun.from_trials("a|b", "aime", trials, ids)])])
     >>> print(card.splitlines()[0])
-    ## Noise of aime, a\\|b: 20 questions, N = 4, score 0.625
+    ## Noise of aime: 1 model, 20 questions
     """
-    return "\n".join(_section(noise_page(task)) for task in tasks)
+    return "\n".join(map(_section, tasks))
 
 
-def _section(page: Page) -> str:
+def _section(noise: TaskNoise) -> str:
+    page = noise_page(noise)
+    notes = [*noise.notes, *(f"{m.model}: {note}" for m in noise.models for note in m.notes)]
     blocks = [f"## Noise of {markdown_cell(page.heading)}"]
     for table, sentences in page.parts:
-        blocks += [f"**{markdown_cell(table.title)}**", _table(table)]
+        blocks += [f"**{markdown_cell(table.title)}**", markdown_table(table.head, table.rows)]
         blocks.append("\n".join(f"- {markdown_cell(sentence)}" for sentence in sentences))
-    blocks.append("\n".join(f"- note: {markdown_cell(note)}" for note in page.notes))
+    blocks.append("\n".join(f"- note: {markdown_cell(note)}" for note in notes))
     return "\n\n".join(filter(None, blocks)) + "\n"
-
-
-def _table(table: Table) -> str:
-    align = [":---", *("---:" for _ in table.head[1:])]
-    lines = [[markdown_cell(cell) for cell in cells] for cells in (table.head, *table.rows)]
-    rows = [lines[0], align, *lines[1:]]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

@@ -158,27 +158,6 @@ class Benchmark:
     aliases: tuple[str, ...] = ()
     is_registered: bool = True
 
-    @property
-    def title(self) -> str:
-        """The name that people use, "" of a benchmark that is not known here.
-
-        Examples
-        --------
-        >>> [KNOWN[task].title for task in ("aime25_bayes", "hmmt_feb25_bayes", "gsm8k")]
-        ['AIME 2025', 'HMMT February 2025', 'GSM8K']
-        """
-        if not any(self is known for known in KNOWN.values()):
-            return ""
-        return " ".join(_TITLE_WORDS.get(word, word) for word in self.file.split("_"))
-
-
-#: Words of titles as they are written.
-_TITLE_WORDS = {
-    **{name.lower(): name for name in ("AIME", "HMMT", "SMT", "CMIMC", "GSM8K", "GPQA", "BrUMO")},
-    **{"apex": "Apex", "shortlist": "Shortlist", "diamond": "Diamond"},
-    **{"feb": "February", "nov": "November"},
-}
-
 
 def _matharena(contest: str, is_registered: bool = False) -> Benchmark:
     dataset = f"MathArena/{contest}"

@@ -10,17 +10,11 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from lm_eval_bayes._util.text import (
-    P_BEST,
-    P_BEST_MEANING,
-    format_probability,
-    one_line,
-    scope_label,
-)
+from lm_eval_bayes._util.text import NO_VALUE, format_range, format_score, one_line, scope_label
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
 from lm_eval_bayes.runs.task_run import GRADED
@@ -62,11 +56,11 @@ def table_text(
     >>> poor = TaskRun.from_trials("a_b", "aime", [[0] * 12 + [1] * 4, [0] * 16], ids)
     >>> text = table_text([leaderboard([poor, good])], ".md")
     >>> for line in text.split("\\n\\n")[1].splitlines():
-    ...     print(line.split(" | ")[1])
-    Model
-    :---
-    good
-    a\\_b
+    ...     print(line.split(" | ")[0])
+    | Model
+    | :---
+    | good
+    | a\\_b
     """
     return _WRITERS[suffix](boards, families)
 
@@ -133,7 +127,6 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
         "level": row.interval.level,
         "interval": row.interval.method,
         "scope": row.interval.scope,
-        "p_best": row.p_best,
         "expected_rank": row.expected_rank,
         "rank_low": f"{row.rank_low:g}",
         "rank_high": f"{row.rank_high:g}",
@@ -146,7 +139,10 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
         "counted": csv_cell(row.counted),
         "protocol": csv_cell(row.protocol),
     }
-    return cells if board.compares else {**cells, **dict.fromkeys(COMPARISONS)}
+    return {
+        name: None if name in COMPARISONS and not board.compares else cell
+        for name, cell in cells.items()
+    }
 
 
 def _csv_family(names: Sequence[str], family: Mapping[str, Posterior]) -> dict[str, object]:
@@ -178,94 +174,6 @@ def _json(boards: Sequence[Leaderboard], families: Families) -> str:
 # -- Markdown ------------------------------------------------------------------------------------
 
 
-def _cells(board: Leaderboard, families: Families) -> list[list[str]]:
-    """Return the heading and the rows of a table as escaped text."""
-    columns = {
-        "Rank": [f"{row.rank:g}" for row in board.rows],
-        "Model": [markdown_cell(model) for model in board.models],
-        "Mean": [f"{row.posterior.mu:.3f}" for row in board.rows],
-        "sd": [f"{row.posterior.sigma:.3f}" for row in board.rows],
-        f"{100 * board.spec.level:g}% interval": [
-            f"{row.interval.low:.3f} to {row.interval.high:.3f}" for row in board.rows
-        ],
-    }
-    if board.compares:
-        columns |= {
-            P_BEST: [format_probability(row.p_best) for row in board.rows],
-            "Ranks": [_between(row.rank_low, row.rank_high) for row in board.rows],
-        }
-    for name in _names([board], families):
-        columns[markdown_cell(name)] = [
-            _mean_sd(families.get((board.task, row.model), {}).get(name)) for row in board.rows
-        ]
-    for name in dict.fromkeys(name for row in board.rows for name in row.shares):
-        shares = [f"{row.shares[name]:.3f}" if name in row.shares else "" for row in board.rows]
-        columns[name.removesuffix("_share").replace("_", " ").capitalize()] = shares
-    columns["N"] = ["" if row.n_range is None else _between(*row.n_range) for row in board.rows]
-    return [list(columns), *map(list, zip(*columns.values(), strict=True))]
-
-
-#: How the columns of a table are aligned, by their headings; an interval's is centred.
-_ALIGNMENT = MappingProxyType(
-    {"Rank": "r", "Model": "l", "Mean": "r", "sd": "r", P_BEST: "r", "Ranks": "c", "N": "r"}
-)
-
-
-def _alignment(heading: Sequence[str]) -> list[str]:
-    return [_ALIGNMENT.get(name, "c") for name in heading]
-
-
-def _mean_sd(posterior: Posterior | None) -> str:
-    return "" if posterior is None else f"{posterior.mu:.3f} ± {posterior.sigma:.3f}"
-
-
-def _between(low: float, high: float) -> str:
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-
-#: Sentences about the ties, which the confidence completes.
-_TIE_RULES: Mapping[str, str] = MappingProxyType(
-    {
-        "simultaneous": "A model ranks one below the lowest-ranked model that is better; all pairs "
-        "are compared at once, with a confidence of {} that none is separated the wrong way.",
-        "adjacent": "A model shares the rank of the next better model unless the posterior "
-        "probability that the better one has the greater mean score is at least {}.",
-        "none": "Only equal means share a rank.",
-    }
-)
-
-
-def _caption(board: Leaderboard, families: Families) -> str:
-    """Return a description of the numbers."""
-    shown = " Pass@k family: posterior mean ± sd."
-    return _score_caption(board) + (shown if _names([board], families) else "")
-
-
-def _score_caption(board: Leaderboard) -> str:
-    """Return a description of the scores and ranks."""
-    interval = board.rows[0].interval
-    level = f"{100 * board.spec.level:g}%"
-    confidence = f"{100 * board.ranking.confidence:g}%"
-    scores = (
-        f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "
-        f"credible intervals ({interval.method}) about {scope_label(board.ranking.scope)}."
-    )
-    if not board.compares:
-        return scores
-    return (
-        f"{scores} {P_BEST}: {P_BEST_MEANING}. {_TIE_RULES[board.ranking.ties].format(confidence)} "
-        f"Ranks: with {confidence} confidence the ranks of all models lie in these sets."
-    )
-
-
-def _metrics(board: Leaderboard) -> str:
-    """Return the metrics of the rows, if the task logged them, and the recorded protocols."""
-    metrics = [markdown_cell(metric) for metric in board.counted if metric != GRADED]
-    protocols = map(markdown_cell, board.protocols)
-    named = (("Metric", "; ".join(metrics)), ("Protocol", "; ".join(protocols)))
-    return "".join(f" {name}: {listed}." for name, listed in named if listed)
-
-
 #: Characters that start markup, a link, a mention, a formula or a cell; a backslash escapes them
 #: [CommonMark, "Backslash escapes"].
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!~&@$]|:(?=\S))")
@@ -284,22 +192,84 @@ def markdown_cell(text: object) -> str:
     return re.sub(r"(?i)\bwww\.", lambda match: match[0][:-1] + "\\.", escaped)
 
 
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    r"""Return a table of texts, which are escaped; the first column is aligned to the left.
+
+    Examples
+    --------
+    >>> print(markdown_table(("model", "score"), [("a_b", "0.625")]))
+    | model | score |
+    | :--- | ---: |
+    | a\_b | 0.625 |
+    """
+    lines = [[markdown_cell(cell) for cell in cells] for cells in (head, *rows)]
+    lines.insert(1, [":---", *("---:" for _ in head[1:])])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def _markdown(boards: Sequence[Leaderboard], families: Families) -> str:
-    return "\n".join(_markdown_table(board, families) for board in boards)
+    return "\n".join(_section(board, families) for board in boards)
 
 
-def _markdown_table(board: Leaderboard, families: Families) -> str:
-    heading, *rows = _cells(board, families)
+def _section(board: Leaderboard, families: Families) -> str:
+    columns = _columns(board, families)
     notes = [*board.notes, *_family_notes(board, families)]
-    rules = {"r": "---:", "l": ":---", "c": ":---:"}
-    align = [rules[side] for side in _alignment(heading)]
     parts = [
         f"### {markdown_cell(board.task)}",
-        "\n".join(f"| {' | '.join(cells)} |" for cells in (heading, align, *rows)),
-        _caption(board, families) + _metrics(board),
+        markdown_table(list(columns), zip(*columns.values(), strict=True)),
+        _caption(board, families),
         "\n".join(f"- {markdown_cell(note)}" for note in notes),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _columns(board: Leaderboard, families: Families) -> dict[str, list[str]]:
+    """Return the cells of a table by its headings."""
+    rows = board.rows
+    columns = {"Model": list(board.models)}
+    if board.compares:
+        ends = [(int(row.rank_low), int(row.rank_high)) for row in rows]
+        columns["Ranks"] = list(map(format_range, ends))
+    columns |= {
+        "Mean": [format_score(row.posterior.mu) for row in rows],
+        "sd": [format_score(row.posterior.sigma) for row in rows],
+        f"{100 * board.spec.level:g}% interval": [
+            f"{format_score(row.interval.low)} to {format_score(row.interval.high)}" for row in rows
+        ],
+    }
+    for name in _names([board], families):
+        posteriors = [families.get((board.task, row.model), {}).get(name) for row in rows]
+        columns[name] = [
+            NO_VALUE if p is None else f"{format_score(p.mu)} ± {format_score(p.sigma)}"
+            for p in posteriors
+        ]
+    for name in dict.fromkeys(name for row in rows for name in row.shares):
+        head = name.removesuffix("_share").replace("_", " ").capitalize()
+        columns[head] = [format_score(row.shares.get(name)) for row in rows]
+    columns["N"] = [format_range(row.n_range) for row in rows]
+    return columns
+
+
+def _caption(board: Leaderboard, families: Families) -> str:
+    """Return a description of the numbers."""
+    interval = board.rows[0].interval
+    level = f"{100 * board.spec.level:g}%"
+    sentences = [
+        f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "
+        f"credible intervals ({interval.method}) about {scope_label(board.ranking.scope)}."
+    ]
+    if board.compares:
+        confidence = f"{100 * board.ranking.confidence:g}%"
+        sentences.append(
+            f"Ranks: with {confidence} confidence the ranks of all models lie in these sets."
+        )
+    if _names([board], families):
+        sentences.append("Pass@k family: posterior mean ± sd.")
+    metrics = "; ".join(metric for metric in board.counted if metric != GRADED)
+    for name, listed in (("Metric", metrics), ("Protocol", "; ".join(board.protocols))):
+        if listed:
+            sentences.append(f"{name}: {markdown_cell(listed)}.")
+    return " ".join(sentences)
 
 
 _WRITERS: Mapping[Suffix, Callable[[Sequence[Leaderboard], Families], str]]

@@ -112,9 +112,17 @@ def test_hub_writes_the_models_results(runs, tmp_path, monkeypatch):
 # -- Every Eval Ever -----------------------------------------------------------------------------
 
 
-def test_a_record_in_one_scope(runs):
+def exported_record(folder, *arguments):
+    """Return the only record of Every Eval Ever of runs, as text."""
+    code, _, error = lmeb("every-eval-ever", *arguments, "-o", folder)
+    assert code == 0, error
+    (file,) = folder.rglob("*.json")
+    return file.read_text(encoding="utf-8")
+
+
+def test_a_record_in_one_scope(runs, tmp_path):
     complete, of_scope = (
-        json.loads(lmeb("every-eval-ever", runs / "good", *more)[1])
+        json.loads(exported_record(tmp_path / str(len(more)), runs / "good", *more))
         for more in ((), ("--scope", "population"))
     )
     assert complete["model_info"]["id"] == "org/good"
@@ -175,7 +183,7 @@ def test_a_submission_says_that_its_log_is_cut_off(runs, tmp_path):
     (entry,) = yaml.safe_load(text)
     assert samples.name in entry["notes"]
     assert str(tmp_path) not in text
-    _, printed, _ = lmeb("every-eval-ever", cut)
+    printed = exported_record(tmp_path / "records", cut)
     assert str(tmp_path) not in printed
     for result in json.loads(printed)["evaluation_results"]:
         assert samples.name in result["score_details"]["details"]["warnings"]
@@ -198,7 +206,7 @@ def test_tables_submissions_and_commands_name_the_protocol(tmp_path):
         "Protocol: custom (hariri-2026 but for max\\_gen\\_toks)."
         in (exported_table(".md", *runs)[1])
     )
-    record = json.loads(lmeb("every-eval-ever", runs[0])[1])
+    record = json.loads(exported_record(tmp_path / "records", runs[0]))
     config = record["evaluation_results"][0]["generation_config"]
     assert config["additional_details"]["protocol"] == label
     assert lmeb("hub", runs[0], "--model-id", "org/good", "-o", tmp_path)[0] == 0

@@ -55,9 +55,11 @@ def test_the_card(two, tmp_path):
     noise = ("noise", *two, "--card")
     assert lmeb(*noise, card)[0] == 0
     text = card.read_text(encoding="utf-8")
-    (row,) = [line for line in text.splitlines() if line.startswith("| a |")]
+    row, *runs = [line.split(" | ") for line in text.splitlines() if line.startswith("| a |")]
     components = variance_components(Outcomes.from_matrix(outcomes(1, 0.1)))
-    assert f"| {components.icc.mu:.2f} |" in row
+    assert f"{components.icc.mu:.2f}" == row[5]
+    distances = [[cells[1], cells[5]] for cells in runs]
+    assert distances == [[str(n), f"{components.distance(n):.3f}"] for n in (1, 8)]
     assert refusal(*noise, card) == ("--card", "path")
     assert lmeb(*noise, card, "--overwrite")[0] == 0
     samples = next(two[0].rglob("samples_*"))

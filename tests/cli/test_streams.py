@@ -10,10 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from _support.command_line import called
+from _support.command_line import called, command_error
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.cli.ui.output import warn_notes
+from lm_eval_bayes.cli.screens.layout import Form, say_sentence
+from lm_eval_bayes.cli.ui.output import warn, warn_notes
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -187,3 +188,25 @@ def test_a_note_is_printed_once_with_all_that_it_is_about(capsys):
         "note: m1 on u, m0 on t: of runs",
         "note: x0, x1, x2, x3, x4, x5, x6, 13 more models, v: many",
     ]
+
+
+@pytest.mark.parametrize(("is_terminal", "n_lines"), [(False, 1), (True, 6)])
+def test_sentences_and_warnings_fit_a_terminal(monkeypatch, capsys, is_terminal, n_lines):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: is_terminal, raising=False)
+    say_sentence("some words " * 20, Form.of_output())
+    warn("some words " * 20)
+    for printed in capsys.readouterr():
+        assert len(printed.splitlines()) == n_lines
+        assert printed.split() == ["some", "words"] * 20
+
+
+def test_an_error_lists_eight_models_of_sixty(tmp_path):
+    names = [f"model-{number}" for number in range(60)]
+    file = tmp_path / "trials.csv"
+    file.write_text("\n".join(["model,question,correct", *(f"{name},q,1" for name in names)]))
+    error = command_error("compare", file, "-a", "other")
+    assert (error.argument, error.rule) == ("-a", "choice")
+    assert re.findall(r"model-\d+|52 more", str(error)) == [*names[:8], "52 more"]

@@ -178,7 +178,7 @@ def test_what_every_result_says_of_questions_and_sampling(result):
         ids.add(item["evaluation_result_id"])
         assert item["evaluation_name"] == "aime25_bayes/boxed"
         assert item["source_data"] == {
-            "dataset_name": "AIME 2025",
+            "dataset_name": "MathArena/aime_2025",
             "source_type": "hf_dataset",
             "hf_repo": "MathArena/aime_2025",
             "hf_split": "train",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from lm_eval_bayes._util.text import plural, probability_statement
+from lm_eval_bayes._util.text import first_names, plural, probability_statement
 from lm_eval_bayes.cli.screens.layout import Form, say_next
 from lm_eval_bayes.cli.screens.pair import comparison_record, show_details, show_pair, warn_about
 from lm_eval_bayes.cli.ui.errors import named_as_options
@@ -185,7 +185,7 @@ def read_sides(
 ) -> tuple[tuple[TaskRun, ...], tuple[TaskRun, ...]]:
     """Return the runs of model A and those of model B; `alone`, one model may be both."""
     if b is None:
-        saved_a = reading.read([a])
+        saved_a = reading.read([a], argument="A")
         if alone and len(saved_a.models) == 1:
             return saved_a.runs, saved_a.runs
         named = {"-a": model_a, "-b": model_b}
@@ -200,7 +200,7 @@ def read_sides(
             raise InvalidInputError.of("-b", "duplicate", "be another model than A", model_b)
         runs_a = saved_a.of_model(model_a or others.pop(0))
         return runs_a, saved_a.of_model(model_b or others.pop(0))
-    saved = reading.read([a, b], merge=False)
+    saved = reading.read([a, b], merge=False, argument="A or B")
     runs_a = _runs_of_one_model(saved.of_path(0), model_a, "A", "-a")
     runs_b = _runs_of_one_model(saved.of_path(1), model_b, "B", "-b")
     sources_a, sources_b = (
@@ -233,7 +233,7 @@ def _runs_of_one_model(
     if not saved.models:
         raise InvalidInputError.of(side, "empty", "hold trials that can be counted", "none")
     if name is None and len(saved.models) > 1:
-        rule = f"hold one model, or {option} must name one of {', '.join(saved.models)}"
+        rule = f"hold one model, or {option} must name one of {first_names(saved.models, 8)}"
         raise InvalidInputError.of(side, "missing", rule, plural(len(saved.models), "model"))
     return _runs_of_model(saved, name or saved.models[0], option)
 
@@ -241,5 +241,6 @@ def _runs_of_one_model(
 def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, ...]:
     runs = saved.of_model(name)
     if not runs:
-        raise InvalidInputError.of(option, "choice", f"be one of {', '.join(saved.models)}", name)
+        rule = f"be one of {first_names(saved.models, 8)}"
+        raise InvalidInputError.of(option, "choice", rule, name)
     return runs

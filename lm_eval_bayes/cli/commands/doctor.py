@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
@@ -27,7 +27,7 @@ from lm_eval_bayes._util.packages import (
     version_of,
 )
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
-from lm_eval_bayes.cli.screens.layout import say_table
+from lm_eval_bayes.cli.screens.layout import Form, say_sentence
 from lm_eval_bayes.cli.ui import formats
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import MORE, Json, option
@@ -44,10 +44,6 @@ IMPORT_TIMEOUT_S = 120.0
 LOW_SPACE_BYTES = 1_000_000_000
 
 REINSTALL = "pip install --force-reinstall"
-
-#: Sections in the order in which they are shown.
-SECTIONS = ("packages", "harness", "backends", "questions", "folders", "store")
-
 
 #: The result of a check: "note" if only some runs need it or the user should know about it,
 #: "wrong" if every run needs it and it is missing.
@@ -96,15 +92,13 @@ def command(
         typer.Argument(metavar="[FILE]", help="Show only which format these files or folders are."),
     ] = None,
     store: Annotated[
-        Path | None,
-        option("PATH", "Also check a trial store, or the folder of one that does not exist yet."),
+        Path | None, option("PATH", "Also check a trial store, or its folder.")
     ] = None,
     offline: Annotated[
-        bool,
-        typer.Option("--offline", help="Do not ask the hub whether the questions can be fetched."),
+        bool, option(None, "Do not ask the hub for questions.", "--offline")
     ] = False,
     list_formats: Annotated[
-        bool, typer.Option("--formats", help="Only list the files that every command reads.")
+        bool, option(None, "Only list the files that every command reads.", "--formats")
     ] = False,
     timeout: Annotated[
         float, option("S", "Seconds to wait for the hub, in total.", panel=MORE)
@@ -113,14 +107,12 @@ def command(
 ) -> None:
     """Check the installation, or which format a file is, and show problems and their fixes.
 
-    Checks Python and the packages, the harness and whether it finds this package's models,
-    metrics and tasks (and how), the backends that record signals, the questions of the contests
-    (in the cache, or available on the hub), and the folders that a run writes to. Nothing is
-    installed, fetched or changed, and neither torch nor vLLM is imported.
+    Checks the packages, whether the harness finds this package's models, metrics and tasks, the
+    backends, the questions of the contests (in the cache, or on the hub), and the folders that a
+    run writes to. Nothing is installed, fetched or changed.
 
-    A check ends as ok, note (only some runs need it, or it is good to know) or wrong (a run
-    needs it and it is missing). Every problem that can be fixed is shown with one command that
-    fixes it. The exit code is 1 if something is wrong.
+    A check ends as ok, note (only some runs need it) or wrong (every run needs it). Below a problem
+    stands the command that fixes it. The exit code is 1 if something is wrong.
 
     \b
     Examples:
@@ -144,47 +136,29 @@ def command(
     missing = [data for data in questions.needed() if not questions.is_cached(data)]
     reach = None if offline or offline_variable else questions.HubQuery(missing, timeout)
     has_harness = installed.harness_folder() is not None
-    sections = {
-        "harness": list(_harness(installed.registered(IMPORT_TIMEOUT_S) if has_harness else None)),
-        "packages": list(_packages()),
-        "backends": list(_backends()),
-        "folders": list(_folders()),
-        "store": [] if store is None else list(_store(store)),
-        "questions": list(_questions(reach, offline_variable)),
+    checks = {
+        "packages": _packages(),
+        "harness": _harness(installed.registered(IMPORT_TIMEOUT_S) if has_harness else None),
+        "backends": _backends(),
+        "questions": _questions(reach, offline_variable),
+        "folders": _folders(),
+        "store": () if store is None else _store(store),
     }
-    sections = {name: sections[name] for name in SECTIONS if sections[name]}
-    findings = [finding for members in sections.values() for finding in members]
-    n_wrong = sum(finding.state == "wrong" for finding in findings)
+    findings = [(section, finding) for section, of in checks.items() for finding in of]
+    n_wrong = sum(finding.state == "wrong" for _, finding in findings)
     if as_json:
-        records = [
-            {"section": section, **finding._asdict()}
-            for section, members in sections.items()
-            for finding in members
-        ]
+        records = [{"section": section, **finding._asdict()} for section, finding in findings]
         say_json({"ok": not n_wrong, "findings": records})
     else:
-        for section, members in sections.items():
-            rows = [(finding.state, finding.name, finding.detail) for finding in members]
-            say_table(section, ("", "check", "result"), rows)
-            say()
-        _show_fixes(findings, n_wrong)
+        problems = plural(n_wrong, "problem") if n_wrong else "No problems"
+        n_notes = sum(finding.state == "note" for _, finding in findings)
+        say(f"{problems} in {plural(len(findings), 'check')}, {plural(n_notes, 'note')}.")
+        form = Form.of_output()
+        for _, finding in findings:
+            say_sentence(f"{finding.state:5}  {finding.name}: {finding.detail}", form)
+            if finding.fix is not None:  # on its own line, so that it can be copied
+                say(f"    {finding.fix}")
     raise typer.Exit(CHECK_FAILED if n_wrong else 0)
-
-
-def _show_fixes(findings: Sequence[Finding], n_wrong: int) -> None:
-    by_fix: dict[str, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda finding: finding.state != "wrong"):
-        if finding.fix is not None:
-            by_fix.setdefault(finding.fix, []).append(finding)
-    if by_fix:
-        say("fixes")
-        for fix, members in by_fix.items():
-            names = ", ".join(dict.fromkeys(finding.name for finding in members))
-            say(f"  {members[0].state}: {names}")
-            # On its own line, so that it can be copied from any terminal.
-            say(f"    {fix}")
-        say()
-    say(f"{plural(n_wrong, 'problem') if n_wrong else 'no problems'} found")
 
 
 # -- packages ------------------------------------------------------------------------------------
@@ -200,22 +174,18 @@ def _packages() -> Iterator[Finding]:
         detail += " (not installed; imported from this path)"
     yield Finding("lm-eval-bayes", "ok", detail)
     for package in PACKAGES:
-        version = version_of(package.name)
-        if version is None:
-            problem = f"not installed; needed for {package.purpose}"
-        elif package.oldest is not None and is_older(version, package.oldest):
-            problem = f"{version}, older than {package.oldest}"
-        else:
+        version, oldest = version_of(package.name), package.oldest
+        if version is not None and not (oldest and is_older(version, oldest)):
             yield Finding(package.name, "ok", version)
             continue
-        if package.extra is not None:
-            fix = pip_install_extra(package.extra)
-            yield Finding(package.name, "note", problem, fix)
-        else:
-            fix = pip_install(
-                package.name + ("" if package.oldest is None else f">={package.oldest}")
-            )
-            yield Finding(package.name, "wrong", problem, fix)
+        problem = "not installed" if version is None else f"{version}, older than {oldest}"
+        fix = pip_install(f"{package.name}>={oldest}" if oldest else package.name)
+        yield Finding(
+            package.name,
+            "note" if package.extra else "wrong",
+            f"{problem}; needed for {package.purpose}",
+            pip_install_extra(package.extra) if package.extra else fix,
+        )
 
 
 # -- the harness ---------------------------------------------------------------------------------
@@ -293,8 +263,6 @@ def _backends() -> Iterator[Finding]:
             yield Finding(names, "note", detail, fix)
         else:
             yield Finding(names, "ok", f"can run; records {backend.records}")
-    detail = "can run if the harness can run them; texts are stored, without signals"
-    yield Finding("all others", "ok", detail)
     if version_of("torch") is None:
         return
     if found := Counter(gpus()):
@@ -394,8 +362,6 @@ def _store(path: Path) -> Iterator[Finding]:
         size = f"a trial store, {format_bytes(file.stat().st_size)}" if exists else "a new file"
         yield finding("ok", size)
     warning = network_warning(file)
-    if warning is None:
-        yield Finding("file system", "ok", "not known to be a network file system")
-    else:
+    if warning is not None:
         fix = "lm-eval-bayes store merge RANK0.sqlite RANK1.sqlite -o ALL.sqlite"
         yield Finding("file system", "note", warning, fix)

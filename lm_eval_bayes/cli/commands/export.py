@@ -9,13 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
-import typer
-
-from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.cli.ui.options import (
     MORE,
-    STANDARD_OUTPUT,
     IntervalOptions,
     Json,
     Overwrite,
@@ -45,44 +41,25 @@ class HubOptions:
     """What a result on the hub says; names as in `HubSettings`."""
 
     value: Annotated[
-        str,
-        option(
-            "NAME",
-            "The number that is the benchmark's metric: avg@N, hbayes@N, bayes@N, or a row "
-            "of the pass family such as pass@4.",
-        ),
+        str, option("NAME", "The number: avg@N, hbayes@N, bayes@N, or a row such as pass@4.")
     ] = "avg@N"
-    scale: Annotated[
-        Scale,
-        typer.Option(
-            rich_help_panel=MORE,
-            help="0 to 100, as benchmarks on the hub list accuracies, or 0 to 1.",
-        ),
-    ] = "percent"
+    scale: Annotated[Scale, option(None, "0 to 100, or 0 to 1.", panel=MORE)] = "percent"
     dataset: Annotated[
-        str | None,
-        option("ORG/NAME", "The benchmark's dataset, if it is not that of the run.", panel=MORE),
+        str | None, option("ORG/NAME", "The dataset, if it is not that of the run.", panel=MORE)
     ] = None
     task_id: Annotated[
         str | None, option("ID", "The task's id in the eval.yaml of that dataset.")
     ] = None
-    revision: Annotated[
-        str | None,
-        option("SHA", "The commit of that dataset. By default the pinned one.", panel=MORE),
-    ] = None
-    source_url: Annotated[
-        str | None, option("URL", "A page about the run, such as its logs.", panel=MORE)
-    ] = None
-    source_name: Annotated[
-        str | None, option("NAME", "The text of the link to that page.", panel=MORE)
-    ] = None
+    revision: Annotated[str | None, option("SHA", "The commit of the dataset.", panel=MORE)] = None
+    source_url: Annotated[str | None, option("URL", "A page about the run.", panel=MORE)] = None
+    source_name: Annotated[str | None, option("NAME", "The text of its link.", panel=MORE)] = None
 
     def check(self, saved: SavedRuns) -> None:
         """Refuse settings of one benchmark for several, and a link's text without a link."""
         for name in ("dataset", "task_id", "revision"):
             value = getattr(self, name)
             if value is not None and len(saved.tasks) > 1:
-                rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
+                rule = f"be of one task; choose one with --task ({first_names(saved.tasks, 8)})"
                 option = f"--{name.replace('_', '-')}"
                 raise InvalidInputError.of(option, "conflict", rule, value)
         if self.source_name is not None and self.source_url is None:
@@ -96,15 +73,8 @@ def hub(
     *,
     model_id: Annotated[str, option("ORG/NAME", "The model on the hub.")],
     output: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            "The model's repository; the files are written to its .eval_results/. By default "
-            "the current folder.",
-            "-o",
-            "--output",
-        ),
-    ] = None,
+        Path, option("DIR", "The model's repository, with .eval_results/.", "-o", "--output")
+    ] = Path(),
     settings: HubOptions,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
@@ -113,13 +83,9 @@ def hub(
 ) -> None:
     """Write `.eval_results/` for the Hugging Face hub.
 
-    Every task becomes a file .eval_results/<benchmark>.yaml, which the hub shows on the model's
-    page and on the benchmark's leaderboard. The value is the benchmark's own metric, so that it
-    is comparable with other submissions: by default the mean of the trials, from 0 to 100. N,
-    the credible interval, temperature and top_p are in the notes; the dataset and its pinned
-    commit are those of the run. Each file is validated with huggingface_hub before it is written.
-
-    Nothing is uploaded: `hf upload ORG/NAME model-repository/ --create-pr` opens a pull request.
+    Every task becomes a file with the mean of the trials, from 0 to 100; N and the interval are in
+    its notes. Nothing is uploaded: `hf upload ORG/NAME model-repository/
+    --create-pr` opens a pull request.
 
     \b
     Examples:
@@ -152,8 +118,7 @@ def hub(
     if n_tasks > 1:
         rule = f"have one task per benchmark; choose one with --task (several are {path})"
         raise InvalidInputError.of("RUN", "duplicate", rule, f"{n_tasks} tasks")
-    folder = output or Path()
-    files = {folder / result.path: result.text.encode("utf-8") for result in results}
+    files = {output / result.path: result.text.encode("utf-8") for result in results}
     check_targets(files, overwrite)
     for result in results:
         for warning in result.warnings:
@@ -187,22 +152,17 @@ Availability: TypeAlias = Literal["open_weights", "closed_weights", "unknown"]
 class SenderOptions:
     """Facts about a submission that the run does not record; names as in `Sender`."""
 
-    organization: Annotated[str, option("NAME", "The organization that submits the records.")] = (
-        "not stated"
-    )
-    relationship: Annotated[
-        Relationship,
-        typer.Option(help="Relationship of the evaluator to the developer of the model."),
-    ] = "other"
+    organization: Annotated[str, option("NAME", "Who submits the records.")] = "not stated"
+    relationship: Annotated[Relationship, option(None, "To the model's developer.")] = "other"
     developer: Annotated[
         str, option("NAME", "The developer of the model, if its id does not name one.", panel=MORE)
     ] = ""
     deployment: Annotated[
         Deployment | None,
-        typer.Option(rich_help_panel=MORE, help="Who runs the model. By default from the backend."),
+        option(None, "Who runs the model. By default from the backend.", panel=MORE),
     ] = None
     availability: Annotated[
-        Availability, typer.Option(rich_help_panel=MORE, help="Who has access to the weights.")
+        Availability, option(None, "Who has access to the weights.", panel=MORE)
     ] = "unknown"
 
 
@@ -211,40 +171,27 @@ def every_eval_ever(
     runs: Runs,
     *,
     output: Annotated[
-        Path | None,
-        option(
-            "DIR",
-            "The folder in which data/<benchmark>/<org>/<model>/<uuid>.json is written. By "
-            "default the record of a single run goes to standard output.",
-            "-o",
-            "--output",
-        ),
-    ] = None,
+        Path, option("DIR", "For data/<benchmark>/<org>/<model>/<uuid>.json.", "-o", "--output")
+    ],
     model_id: Annotated[
         list[str] | None,
         option(
             "ORG/NAME",
-            "The model. By default from the run's model arguments. Of several models "
-            "MODEL=ORG/NAME for each that the runs do not name so; can be repeated.",
+            "The model, if the run does not name it. Of several MODEL=ORG/NAME; can be repeated.",
         ),
     ] = None,
     instances: Annotated[
-        bool,
-        typer.Option(
-            "--instances", help="Add a file with one record per trial, <uuid>_samples.jsonl."
-        ),
+        bool, option(None, "Add <uuid>_samples.jsonl, one record per trial.", "--instances")
     ] = False,
     texts: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Whether these hold questions, answers and completions; licences may forbid it.",
             "--texts/--no-texts",
-            help="Whether these records hold questions, answers and completions. "
-            "Licences of data sets may forbid it.",
         ),
     ] = True,
-    collection: Annotated[
-        str | None, option("NAME", "The benchmark's folder. By default its name.", panel=MORE)
-    ] = None,
+    collection: Annotated[str | None, option("NAME", "The benchmark's folder.", panel=MORE)] = None,
     sender: SenderOptions,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
@@ -252,18 +199,13 @@ def every_eval_ever(
 ) -> None:
     """Write records in the schema of Every Eval Ever, 0.3.0.
 
-    Every run (one model on one task) becomes an aggregate record with one result per metric:
-    hbayes@N in both scopes, bayes@N, avg@N and the pass family. Posteriors have their standard
-    deviation and their credible interval, with its method.
-
-    Of the run's settings only those are written that describe how the answers were generated;
-    paths, addresses and keys are left out. The name of a file depends only on the run, so a run
-    that is submitted twice is counted once.
+    Every run (one model on one task) becomes a record with one result per metric. Paths, addresses
+    and keys are left out. To validate them, `cd OUT; every_eval_ever validate data/*/*/*/*.json*`.
 
     \b
     Examples:
-      lm-eval-bayes export every-eval-ever results/ --model-id org/model | less
-      lm-eval-bayes export every-eval-ever board.csv -o new/ --model-id A=org/a --model-id B=lab/b
+      lm-eval-bayes export every-eval-ever results/ --model-id org/model -o OUT
+      lm-eval-bayes export every-eval-ever board.csv -o OUT --model-id A=org/a --model-id B=lab/b
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.every_eval_ever import Sender, submission
@@ -271,26 +213,16 @@ def every_eval_ever(
     from lm_eval_bayes.export.files import write_files
 
     spec = intervals.spec()
-    to_stdout = output is None or str(output) in STANDARD_OUTPUT
-    folder = output or Path()
-    if instances and to_stdout:
-        rule = "be given with a folder: name one with --output"
-        raise InvalidInputError.of("--instances", "conflict", rule, "standard output")
     saved = reading.read(runs)
     if len(saved.models) > 1 and sender.developer:
         rule = "be of one model; --model-id MODEL=ORG/NAME, repeated, names several"
-        raise InvalidInputError.of("--developer", "mismatch", rule, ", ".join(saved.models))
+        raise InvalidInputError.of("--developer", "mismatch", rule, sender.developer)
     model_ids = _model_ids(model_id or (), saved.models)
-    if to_stdout and len(saved.runs) > 1:
-        rule = "be one run if the record goes to standard output (--output names a folder)"
-        runs_of_models = f"{len(saved.runs)} of {', '.join(saved.models)}"
-        raise InvalidInputError.of("RUN", "conflict", rule, runs_of_models)
-    if instances:
-        for run in saved.runs:
-            check_instances(run)
     files: dict[Path, Content] = {}
     written: list[tuple[Submission, InstancesFile | None]] = []
     for run in saved.runs:
+        if instances:
+            check_instances(run)
         summary = summarise(run, spec)
         record = submission(
             summary,
@@ -300,19 +232,16 @@ def every_eval_ever(
             scope=intervals.scope,
             reading_warnings=saved.warnings,
         )
-        if to_stdout:
-            typer.echo(record.to_json(), nl=False)
-            return
-        if folder / record.path in files:
+        if output / record.path in files:
             rule = "be different runs; two of them are the same trials of one model"
             raise InvalidInputError.of("RUN", "duplicate", rule, run.model)
         rows = InstancesFile(summary, record, texts) if instances else None
         if rows is not None:
-            files[folder / record.instances_path] = rows.write
-        files[folder / record.path] = partial(_write_record, record, rows)
+            files[output / record.instances_path] = rows.write
+        files[output / record.path] = partial(_write_record, record, rows)
         written.append((record, rows))
     write_files(files, overwrite)
-    _say_written(folder, written)
+    _say_written(output, written)
 
 
 def _say_written(folder: Path, written: Sequence[tuple[Submission, InstancesFile | None]]) -> None:
@@ -346,7 +275,7 @@ def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
             model, id = models[0], text
         if model not in models or model in ids:
             rule = f"be {models[0]}=org/name, for each of several models once"
-            got = f"{text!r}, for {', '.join(models)}"
+            got = f"{text!r}, for {first_names(models, 8)}"
             raise InvalidInputError.of("--model-id", "format", rule, got)
         ids[model] = id
     return ids
@@ -366,18 +295,14 @@ def _write_record(record: Submission, rows: InstancesFile | None, output: Binary
 def table(
     runs: Runs,
     *,
-    output: Annotated[
-        Path,
-        option("FILE", "The file, which ends with .csv, .json or .md.", "-o", "--output"),
-    ],
+    output: Annotated[Path, option("FILE", "A .csv, .json or .md file.", "-o", "--output")],
     overwrite: Overwrite = False,
     k: Annotated[
         str | None,
         option(
             "K,K,...",
-            "The k of the Pass@k family and of maj@k to be shown with their uncertainty, each "
-            "at most N. By default, in CSV and JSON, powers of two up to N and those of the "
-            "run's own settings; in Markdown none.",
+            "The k of pass@k, pass^k and maj@k, each at most N. By default powers of two and those "
+            "of the run's settings; in Markdown none.",
         ),
     ] = None,
     reading: ReadingOptions,
@@ -385,15 +310,8 @@ def table(
 ) -> None:
     """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
-    .csv: one line per model and task, with all digits. Names that a spreadsheet would read as a
-    formula start with an apostrophe.
-
-    .json: one leaderboard per task with all digits, the distribution of every rank and P(A > B)
-    for every pair of models.
-
-    .md: one table per task: rank, model, posterior mean and sd (hbayes@N), credible
-    interval, the probability of being the best, credible ranks, and N. Names of models and tasks
-    are escaped.
+    .csv and .json have all digits; .json also has the distribution of every rank and P(A > B). .md
+    has a table per task: model, ranks, posterior mean and sd (hbayes@N), interval, and N.
 
     \b
     Examples:
@@ -415,8 +333,7 @@ def table(
     boards = [leaderboard(saved.of_task(name), spec) for name in saved.tasks]
     families = {}
     if ks is not None or suffix in DIGITS_IN_FULL:
-        with named_as_options("k"):
-            families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
+        families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
     text = table_text(boards, suffix, families)
     write_files({output: text.encode("utf-8", "replace")}, overwrite)
     models = plural(len(saved.models), "model")

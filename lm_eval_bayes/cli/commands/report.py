@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lm_eval_bayes._util.text import format_bytes, plural
 from lm_eval_bayes.cli.screens.layout import Form, say_sentence
 from lm_eval_bayes.cli.ui.options import (
@@ -36,23 +34,15 @@ def command(
     output: Annotated[
         Path, option("FILE", "The HTML file; - is standard output.", "-o", "--output")
     ] = Path("report.html"),
-    title: Annotated[
-        str | None, option("TEXT", "Title of the report. By default the tasks' names.")
-    ] = None,
+    title: Annotated[str | None, option("TEXT", "Title; by default the tasks' names.")] = None,
     text_bytes: Annotated[
-        int,
-        option(
-            "N",
-            "The most bytes of the attempts' texts in the page. Longer texts are shortened in the "
-            "middle; of many attempts at a question the first have texts.",
-            panel=MORE,
-        ),
+        int, option("N", "The most bytes of the attempts' texts in the page.", panel=MORE)
     ] = 4_000_000,
     no_texts: Annotated[
-        bool, typer.Option("--no-texts", help="Leave out the texts of the attempts.")
+        bool, option(None, "Leave out the texts of the attempts.", "--no-texts")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace existing files that are not reports.")
+        bool, option(None, "Replace existing files that are not reports.", "--overwrite")
     ] = False,
     reading: ReadingOptions,
     intervals: IntervalOptions,

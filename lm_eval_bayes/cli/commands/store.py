@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lm_eval_bayes._util.text import format_bytes, format_date, format_range, plural
+from lm_eval_bayes._util.text import (
+    format_bytes,
+    format_date,
+    format_range,
+    plural,
+    shorten_middle,
+)
 from lm_eval_bayes.cli.screens.layout import say_table
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
 from lm_eval_bayes.cli.ui.options import (
@@ -20,6 +26,7 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import (
+    all_columns,
     check_standard_output,
     say,
     say_each,
@@ -31,24 +38,15 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lm_eval_bayes.store.errors import TrialConflictError
     from lm_eval_bayes.store.export import ExportReport
     from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
+    from lm_eval_bayes.store.merge import MergeReport
     from lm_eval_bayes.store.prune import PruneReport, Verification
     from lm_eval_bayes.store.samples_export import SamplesReport
 
 #: The most conflicts that are printed; --json lists up to 1,000.
 MAX_PRINTED = 5
-
-#: What is counted, in words.
-_NOUNS = {
-    "trials": ("trial",),
-    "outcomes": ("graded outcome",),
-    "ungraded": ("trial without a grade", "trials without a grade"),
-    "prompts": ("prompt",),
-    "prompt_signals": ("prompt with signals", "prompts with signals"),
-    "models": ("model",),
-    "samplings": ("sampling",),
-}
 
 Stores = Annotated[
     list[Path], typer.Argument(metavar="STORE", help="Files of trial stores.", show_default=False)
@@ -56,7 +54,8 @@ Stores = Annotated[
 
 
 def _counts(record: object, *names: str) -> str:
-    return ", ".join(plural(getattr(record, name), *_NOUNS[name]) for name in names)
+    nouns = {name: name.removesuffix("s").replace("_", " ") for name in names}
+    return ", ".join(plural(getattr(record, name), noun) for name, noun in nouns.items())
 
 
 @prints_tables
@@ -65,11 +64,11 @@ def info(
     *,
     check: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Instead verify SQLite's structure, its log, and every record against its hash. The "
+            "exit code is 1 if there is a problem.",
             "--check",
-            help="Instead verify that the stores are intact: the write-ahead log, SQLite's "
-            "structure, and every trial and graded outcome against its hash. The exit code is 1 "
-            "if there is a problem.",
         ),
     ] = False,
     as_json: Json = False,
@@ -103,11 +102,11 @@ def _print_info(info: StoreInfo) -> None:
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
     say(f"{info.path}: {format_bytes(info.file_bytes)}{log}")
-    ungraded = ("ungraded",) if info.ungraded else ()
-    say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes", *ungraded))
+    ungraded = f", {info.ungraded:,} of the trials without a grade" if info.ungraded else ""
+    say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes") + ungraded)
     names = {digest: _stored_name(fingerprint) for digest, fingerprint in info.models.items()}
     if info.tasks:
-        columns = ("model", "task", "version", "filter", "questions × trials", "graded")
+        head = ("model", "task", "version", "filter", "questions × trials", "outcomes")
         graded = [
             (
                 *(names[task.model], task.task, task.version, task.filter),
@@ -116,23 +115,24 @@ def _print_info(info: StoreInfo) -> None:
             )
             for task in info.tasks
         ]
-        say_table("graded", columns, graded)
+        say_table("", head, graded)
     if info.series:
-        head = ("model", "sampling", "prompts", "per prompt", "trials", "tokens", "from", "to")
-        trials = [(names[series.model], *_series_row(series)) for series in info.series]
-        say_table("trials", head, trials)
-    for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
-        if descriptions:
-            described = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
-            say_table(title, ("hash", "description"), described)
+        head = ("model", "prompts × trials", "trials", "tokens", "latest", "sampling")
+        say_table("", head, [(names[series.model], *_series_row(series)) for series in info.series])
+    described = {**info.models, **info.samplings}
+    if described and all_columns():  # `store prune` takes hashes
+        rows = [(digest, canonical_json(value)) for digest, value in described.items()]
+        say_table("", ("hash", "of a model or a sampling"), rows)
 
 
 def _series_row(series: SeriesInfo) -> tuple[str, ...]:
-    each = format_range((series.fewest, series.most))
-    counts = (f"{series.prompts:,}", each, f"{series.trials:,}", f"{series.completion_tokens:,}")
-    form = "%Y-%m-%d %H:%M"
-    dates = [format_date(seconds, form) or "?" for seconds in (series.first, series.last)]
-    return (series.sampling, *counts, *dates)
+    return (
+        f"{series.prompts:,} × {format_range((series.fewest, series.most))}",
+        f"{series.trials:,}",
+        f"{series.completion_tokens:,}",
+        format_date(series.last, "%Y-%m-%d %H:%M") or "?",
+        shorten_middle(series.sampling, 22),
+    )
 
 
 @expand_options
@@ -140,15 +140,14 @@ def merge(
     stores: Stores,
     output: Annotated[Path, option("TARGET", "The merged store.", "-o", "--output")],
     keep_first: Annotated[
-        bool, typer.Option("--keep-first", help="If stores differ, keep the first trial.")
+        bool, option(None, "If stores differ, keep the first trial.", "--keep-first")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Merge stores: all of them, or none.
 
-    The stores may come from ranks, jobs or other computers. The target may exist, and may be
-    among the stores. If two stores have a trial with different texts or seeds, it is reported, and
-    nothing is merged without --keep-first.
+    The target may exist, and may be among the stores. Without --keep-first nothing is merged if two
+    stores have a trial with different texts or seeds.
 
     \b
     Examples:
@@ -168,8 +167,8 @@ def merge(
             content = {"n_conflicts": error.n_conflicts, "conflicts": error.conflicts}
             say_json({"merged": False, **content})
         else:
-            _warn_of_conflicts(error.conflicts, error.n_conflicts)
-            warn("with --keep-first, the trial of the first of these stores is kept")
+            _warn_of_conflicts(error)
+            warn("with --keep-first, the first trial is kept")
         raise typer.Exit(ERROR) from None
     if as_json:
         say_json({"merged": True, **report.to_dict()})
@@ -179,18 +178,17 @@ def merge(
         f"{plural(report.outcomes, 'graded outcome')} added"
     )
     if report.n_conflicts:
-        say(f"{plural(report.n_conflicts, 'trial')} differed; the first was kept")
-        _warn_of_conflicts(report.conflicts, report.n_conflicts)
+        warn(f"warning: {plural(report.n_conflicts, 'trial')} differed; the first was kept")
+        _warn_of_conflicts(report)
     for note in report.notes:
-        say(f"note: {note}")
+        warn(f"note: {note}")
 
 
-def _warn_of_conflicts(conflicts: Sequence[str], n_conflicts: int) -> None:
-    for conflict in conflicts[:MAX_PRINTED]:
+def _warn_of_conflicts(result: MergeReport | TrialConflictError) -> None:
+    for conflict in result.conflicts[:MAX_PRINTED]:
         warn(f"  {conflict}")
-    n_more = n_conflicts - MAX_PRINTED
-    if n_more > 0:
-        warn(f"  and {n_more:,} more; --json lists up to 1,000")
+    if result.n_conflicts > MAX_PRINTED:
+        warn(f"  and {result.n_conflicts - MAX_PRINTED:,} more; --json lists up to 1,000")
 
 
 def _check(stores: Sequence[Path], as_json: bool) -> int:
@@ -218,11 +216,9 @@ def _check(stores: Sequence[Path], as_json: bool) -> int:
 
 
 def _print_verification(result: Verification) -> None:
-    trials, outcomes = (result.records[name] for name in ("trials", "outcomes"))
-    others = sum(result.records.values()) - trials - outcomes
-    counts = f"{plural(trials, 'trial')}, {plural(outcomes, 'graded outcome')}, {others:,} others"
+    counts = ", ".join(f"{n:,} {table}" for table, n in result.records.items())
     verdict = "intact" if result.ok else f"damaged, {plural(result.n_problems, 'problem')}"
-    say(f"{result.path}: {verdict} ({counts} checked)")
+    say(f"{result.path}: {verdict} ({counts})")
     for problem in result.problems:
         say(f"  {problem}")
     if result.n_problems > len(result.problems):
@@ -237,20 +233,14 @@ def export(
         Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
     ],
     output: Annotated[
-        Path,
-        option(
-            "PATH",
-            "A file for jsonl (- for standard output), a folder for samples.",
-            "-o",
-            "--output",
-        ),
+        Path, option("PATH", "A file or - for jsonl, a folder for samples.", "-o", "--output")
     ],
     form: Annotated[
         Literal["jsonl", "samples"],
-        typer.Option(
+        option(
+            None,
+            "jsonl: every record on a line. samples: the harness's samples_*.jsonl.",
             "--format",
-            help="jsonl: everything, one record per line. samples: the harness's samples_*.jsonl, "
-            "a file for each model, sampling and task.",
         ),
     ] = "jsonl",
     overwrite: Overwrite = False,
@@ -258,8 +248,8 @@ def export(
 ) -> None:
     """Export a store as JSON lines, or in the harness's format of logged samples.
 
-    To export several stores, merge them first. As jsonl, damaged records are left out, with a
-    warning and exit code 1; as samples, a damaged store is refused.
+    As jsonl, damaged records are left out, with a warning and exit code 1; as samples, a damaged
+    store is refused.
 
     \b
     Examples:
@@ -321,16 +311,14 @@ def prune(
     model: Annotated[str | None, option("HASH", "Only trials of this model.")] = None,
     sampling: Annotated[str | None, option("HASH", "Only trials of this sampling.")] = None,
     prompt: Annotated[str | None, option("HASH", "Only trials of this prompt.")] = None,
-    trials_from: Annotated[
-        int | None, option("N", "Only trials numbered N and up, from 0.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only count.")] = False,
+    trials_from: Annotated[int | None, option("N", "Only trials N, N + 1, …, from 0.")] = None,
+    yes: Annotated[bool, option(None, "Delete; without it, only count.", "--yes")] = False,
     as_json: Json = False,
 ) -> None:
     """Delete the trials that meet all criteria, or count them.
 
-    Without --yes nothing is deleted. Outcomes of the trials, and descriptions and signals that only
-    they refer to, are deleted with them.
+    Without --yes nothing is deleted. Outcomes, descriptions and signals of the trials are deleted
+    with them. `store info --verbose` shows the hashes.
 
     \b
     Examples:
@@ -354,10 +342,9 @@ def prune(
             return store.prune(**criteria, dry_run=dry_run)
 
     # A dry run of all stores comes first, so that an error in one leaves all of them unchanged.
-    with named_as_options(*criteria):
-        reports = [prune_store(path, True) for path in paths]
-        if yes:
-            reports = [prune_store(path, False) for path in paths]
+    reports = [prune_store(path, True) for path in paths]
+    if yes:
+        reports = [prune_store(path, False) for path in paths]
     if as_json:
         pairs = zip(paths, reports, strict=True)
         say_json([{"path": str(path), **report.to_dict()} for path, report in pairs])

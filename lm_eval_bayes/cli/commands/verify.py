@@ -36,12 +36,7 @@ def command(
     ],
     *,
     verifier: Annotated[
-        str,
-        typer.Option(
-            metavar="MODEL",
-            help="The verifier: a folder, a name on the hub, or the server's name for it.",
-            show_default=False,
-        ),
+        str, option("MODEL", "The verifier: a folder, a name on the hub, or that of the server.")
     ],
     base_url: Annotated[
         str | None,
@@ -51,37 +46,21 @@ def command(
             ".../v1/completions for text completion. The key is read from OPENAI_API_KEY.",
         ),
     ] = None,
-    revision: Annotated[
-        str | None, option("REV", "Branch, tag or commit on the hub.", panel=MORE)
-    ] = None,
-    device: Annotated[
-        str | None, option("DEVICE", "cpu, cuda or cuda:1; by default a GPU.", panel=MORE)
-    ] = None,
+    revision: Annotated[str | None, option("REV", "Its commit on the hub.", panel=MORE)] = None,
+    device: Annotated[str | None, option("DEVICE", "cpu, cuda or cuda:1.", panel=MORE)] = None,
     batch_size: Annotated[int, option("N", "Number of answers in a batch.")] = 8,
     max_length: Annotated[
         int | None,
-        option(
-            "N",
-            "Maximum length of a prompt in tokens, of a server in bytes; longer answers are "
-            "truncated at the beginning.",
-            panel=MORE,
-        ),
+        option("N", "The longest prompt, in tokens, of a server in bytes.", panel=MORE),
     ] = None,
     reading: TaskOptions,
     limit: Annotated[int | None, option("N", "Only the first N questions of each task.")] = None,
     out: Annotated[
         Path | None,
-        option(
-            "PATH",
-            "The file of verdicts, or a folder for several; by default verdicts_*.jsonl "
-            "beside each samples_*.jsonl.",
-        ),
+        option("PATH", "The file of verdicts, or a folder; by default beside the samples."),
     ] = None,
     restart: Annotated[
-        bool,
-        typer.Option(
-            "--restart", help="Judge all answers again; the earlier file is kept as FILE.before."
-        ),
+        bool, option(None, "Judge all again; the earlier file becomes FILE.before.", "--restart")
     ] = False,
     as_json: Json = False,
 ) -> None:

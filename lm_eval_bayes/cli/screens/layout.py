@@ -148,7 +148,7 @@ def say_sentence(text: str, form: Form) -> None:
 
 
 def _wrapped(text: str, form: Form) -> list[str]:
-    if not form.drawn:
+    if not form.drawn and not (sys.stdout and sys.stdout.isatty()):
         return [text]
     return textwrap.wrap(text, form.width, break_on_hyphens=False)
 

@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -182,18 +182,42 @@ def _error_of_standard_output(error: OSError) -> OSError | None:
 
 
 @contextmanager
-def named_as_options(*arguments: str, **renamed: str) -> Iterator[None]:
+def named_as_typed(ctx: Any) -> Iterator[None]:
+    """Name the argument of an error as it is typed on the command line of a context.
+
+    What is read is the argument RUN in the Python API, whatever its command calls it.
+    """
+    typed = [p for p in ctx.command.params if _is_typed(ctx, p.name)]
+    options = [p for p in typed if p.param_type_name == "option"]
+    arguments = [p.metavar or p.name for p in typed if p not in options]
+    names = {option.name: max(option.opts, key=len) for option in options}
+    if arguments:
+        names["RUN"] = " or ".join(arguments)
+    with _renamed(names):
+        yield
+
+
+def _is_typed(ctx: Any, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def named_as_options(*arguments: str, **renamed: str) -> AbstractContextManager[None]:
     """Name an argument of the Python API in errors by its command line option.
 
     The option has the name of the argument, or of `renamed`.
     """
+    options = {**{name: name for name in arguments}, **renamed}
+    return _renamed({name: f"--{option.replace('_', '-')}" for name, option in options.items()})
+
+
+@contextmanager
+def _renamed(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
-    except InvalidInputError as error:
-        name = error.argument
-        option = renamed.get(name or "", name if name in arguments else None)
-        if option is None:
-            raise
-        option = f"--{option.replace('_', '-')}"
-        text = str(error).replace(f"`{name}`", f"`{option}`", 1)
-        raise InvalidInputError(text, error.rule, option, error.value) from None
+    except LmEvalBayesError as error:
+        argument = error.argument or ""
+        if argument in names:
+            error.argument = names[argument]
+            error.args = (str(error).replace(f"`{argument}`", f"`{error.argument}`", 1),)
+        raise

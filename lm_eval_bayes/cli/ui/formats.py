@@ -61,21 +61,20 @@ def _described(path: Path) -> dict[str, Any]:
 
     format, found = recognise(path)
     saved = read_runs([path], dedupe=True)
-    runs = [
-        {
-            "model": run.model,
-            "task": run.task,
-            "questions": run.n_questions,
-            "trials": run.n_trials,
-            "metric": run.counted,
-        }
-        for run in saved.runs
-    ]
     return {
         "path": str(path),
         "format": format.name,
         "files": [str(file) for file in found.files],
-        "runs": runs,
+        "runs": [
+            {
+                "model": run.model,
+                "task": run.task,
+                "questions": run.n_questions,
+                "trials": run.n_trials,
+                "metric": run.counted,
+            }
+            for run in saved.runs
+        ],
         "notes": [*saved.notes, *saved.warnings],
     }
 
@@ -84,6 +83,6 @@ def _show(record: dict[str, Any]) -> None:
     say(f"{one_line(record['path'])}: {record['format']}, {plural(len(record['files']), 'file')}")
     for note in record["notes"]:
         warn(f"note: {note}")
-    rows = [tuple(map(one_line, run.values())) for run in record["runs"]]
-    say_table("", ("model", "task", "questions", "trials", "counted"), rows)
+    runs = record["runs"]
+    say_table("", list(runs[0]), [tuple(run.values()) for run in runs])
     say()

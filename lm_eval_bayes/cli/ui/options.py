@@ -28,7 +28,7 @@ from typing import (
 import typer
 from typer.core import TyperCommand
 
-from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.errors import named_as_options, named_as_typed
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -46,8 +46,11 @@ Scope: TypeAlias = Literal["benchmark", "population"]
 Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 
 
-def option(metavar: str, help_text: str, *names: str, panel: str = OPTIONS) -> Any:
-    """Return the declaration of an option; its name is that of the parameter unless `names`."""
+def option(metavar: str | None, help_text: str, *names: str, panel: str = OPTIONS) -> Any:
+    """Return the declaration of an option; its name is that of the parameter unless `names`.
+
+    A flag, and a choice, whose names are shown, have no metavar.
+    """
     return typer.Option(*names, metavar=metavar, help=help_text, rich_help_panel=panel)
 
 
@@ -58,6 +61,11 @@ class HelpCommand(TyperCommand):
         """Parse the words of a command line."""
         ctx.meta[MORE] = "--help-all" in args
         return super().parse_args(ctx, ["--help" if w == "--help-all" else w for w in args])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error names its argument as it is typed."""
+        with named_as_typed(ctx):
+            return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, and the options by their groups."""
@@ -80,15 +88,9 @@ class HelpCommand(TyperCommand):
 
 Level = Annotated[float, option("P", "Posterior mass of the credible intervals.", panel=MORE)]
 Seed = Annotated[int, option("N", "Seed of all random draws.", panel=MORE)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        help="Show all columns of tables, and names in full. By default a table fits the terminal.",
-    ),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
+Json = Annotated[bool, option(None, "Print JSON.", "--json")]
+Verbose = Annotated[bool, option(None, "Show all rows and notes, and names in full.", "--verbose")]
+Overwrite = Annotated[bool, option(None, "Replace existing files.", "--overwrite")]
 
 
 # -- groups of options ---------------------------------------------------------------------------
@@ -101,10 +103,10 @@ class IntervalOptions:
     level: Level = 0.95
     scope: Annotated[
         Scope | None,
-        typer.Option(
-            help="What scores are about: the benchmark's questions, as by default, or the "
-            "population of questions that they are a sample of. `summary` and records of Every "
-            "Eval Ever have both by default."
+        option(
+            None,
+            "What scores are about: these questions, or the population that they are a sample of. "
+            "By default the benchmark; `summary` and records of Every Eval Ever have both.",
         ),
     ] = None
     seed: Seed = 0

@@ -85,7 +85,7 @@ def say_counted(counted: Iterable[str]) -> None:
 
 
 def warn(text: object, *, is_command: bool = False) -> None:
-    """Print one line to standard error; ignored if standard error cannot be written.
+    """Print a line to standard error, on a terminal on lines that fit; ignored if it cannot.
 
     Parameters
     ----------
@@ -94,8 +94,12 @@ def warn(text: object, *, is_command: bool = False) -> None:
     is_command : bool
         Whether it is a command to a runner of CI jobs, and stays one.
     """
+    lines = [_encodable(_line(text, is_command), sys.stderr)]
+    if sys.stderr is not None and sys.stderr.isatty() and not is_command:
+        lines = _wrapped(lines[0], shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
     try:
-        typer.echo(_encodable(_line(text, is_command), sys.stderr), err=True)
+        for line in lines:
+            typer.echo(line, err=True)
     except OSError:
         discard(sys.stderr)
 
@@ -248,7 +252,7 @@ class Progress(ExitStack):
     what : str
         The label, such as "answers judged".
     total : int
-        The number of steps; 0 shows nothing.
+        The number of steps, which may be set later; 0 shows nothing.
 
     Attributes
     ----------
@@ -262,33 +266,28 @@ class Progress(ExitStack):
         self._bar: Any = None
         self._started = self._last_line = time.monotonic()
 
-    def __enter__(self) -> Progress:
-        if self.total and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bars
-
-            self._bar = Bars(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self._task = self._bar.add_task(self.what, total=self.total)
-            self.enter_context(self._bar)
-        return self
-
     def advance(self, n: int) -> None:
         """Add `n` steps to those done."""
         self.done += n
-        if self._bar is not None:
-            self._bar.advance(self._task, n)
-        if self._bar is not None or not self.total:
+        if not self.total or not n:
+            return
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._draw()
             return
         now = time.monotonic()
         if now - self._last_line >= EVERY_S or self.done >= self.total:
             self._last_line = now
-            rate = self.done / max(now - self._started, 1e-9)
-            share = self.done / max(self.total, 1)
+            rate, share = self.done / max(now - self._started, 1e-9), self.done / self.total
             warn(f"{self.what}: {self.done:,} of {self.total:,} ({share:.0%}, {rate:.2g} a second)")
+
+    def _draw(self) -> None:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bars
+
+            label = TextColumn("{task.description}", markup=False)
+            columns = (label, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = self.enter_context(Bars(*columns, console=Console(stderr=True)))
+            self._task = self._bar.add_task(self.what, total=self.total)
+        self._bar.update(self._task, completed=self.done)

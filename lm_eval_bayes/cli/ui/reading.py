@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import Field, fields, replace
 from inspect import Parameter
 from pathlib import Path
@@ -98,13 +97,18 @@ class ReadingOptions:
             from lm_eval_bayes.harness.grading.grade import regraded
 
             arguments["regrade"] = regraded
-        with _Bar() as bar, named_as_options(*self.given):
+        with Progress("megabytes read", 0) as progress, named_as_options(*self.given):
+
+            def show(done: int, total: int) -> None:
+                progress.total = total // _UNIT if total >= _LONG else 0
+                progress.advance(done // _UNIT - progress.done)
+
             for name, value in self.given.items():
                 declared = _DECLARED[name]
                 if value is not None and declared.name not in arguments:
                     parse = declared.metadata.get("parse")
                     arguments[declared.name] = parse(value) if parse else value
-            saved = read_runs(paths, progress=bar.show, **arguments)
+            saved = read_runs(paths, progress=show, **arguments)
         if check_independence:
             dependent = [
                 f"{run.model}, {run.task}: {note}"
@@ -179,18 +183,3 @@ def check_not_read(
         if is_read:
             rule = "be another file than those that the runs are read from"
             raise InvalidInputError.of(argument, "conflict", rule, str(output))
-
-
-class _Bar(ExitStack):
-    """A progress bar of the bytes read, which appears if there are many."""
-
-    _progress: Progress | None = None
-
-    def show(self, done: int, total: int) -> None:
-        """Set the number of bytes read so far, and of all."""
-        if total < _LONG:
-            return
-        if self._progress is None:
-            self._progress = self.enter_context(Progress("megabytes read", total // _UNIT))
-        if done // _UNIT > self._progress.done:
-            self._progress.advance(done // _UNIT - self._progress.done)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import number
 
@@ -122,7 +123,7 @@ def find_columns(
         columns[kind] = name if name in names else lower.get(name.strip().lower(), "")
         if not columns[kind]:
             argument = "cluster" if name == cluster else "columns"
-            rule = f"name a column of the table ({', '.join(names)})"
+            rule = f"name a column of the table ({first_names(names, 8)})"
             raise InvalidInputError.of(argument, "missing-column", rule, f"{kind}={name}")
     for kind, aliases in ALIASES.items():
         taken = [name for of, name in columns.items() if of != "cluster" or cluster is None]

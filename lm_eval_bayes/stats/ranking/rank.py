@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes._util.validation import (
     check_confidence,
     check_option,
@@ -159,7 +160,7 @@ class Ranking(Record):
             If no such model was ranked.
         """
         if not isinstance(model, str) or model not in self.models:
-            rule = f"be one of {', '.join(self.models)}"
+            rule = f"be one of {first_names(self.models, 8)}"
             raise InvalidInputError.of("model", "choice", rule, model)
         return float(self.ranks[self.models.index(model)])
 
