@@ -95,7 +95,9 @@ def show_pair(
         if tasks:
             say_sentence(f"left out: {first_names(tasks)}, which only {side} has", form)
     if forecast is not None:
-        say_sentence(_forecast_sentence(forecast), form)
+        from lm_eval_bayes.analysis.plan import apart_sentence
+
+        say_sentence(apart_sentence(forecast), form)
 
 
 def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> str:
@@ -191,16 +193,6 @@ def _show_curves(task: TaskComparison, curves: PassCurveComparison, form: Form) 
     axis = Axis.of(ends, free_width(columns, form), form.drawn, zero=True)
     bars = [axis.bar(value, interval) for value, interval in zip(difference, ends, strict=True)]
     say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
-
-
-def _forecast_sentence(forecast: TrialsForecast) -> str:
-    if forecast.additional is None:
-        return f"{forecast.max_trials:,} more trials per question may not tell them apart."
-    low = 0 if forecast.additional_low is None else forecast.additional_low
-    high = forecast.additional_high
-    to = f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
-    more = plural(forecast.additional, "more trial")
-    return f"{more} per question may tell them apart (90%: {to})."
 
 
 # -- what is shown with --verbose, in JSON and by warnings ----------------------------------------
