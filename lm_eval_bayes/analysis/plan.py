@@ -32,7 +32,6 @@ from lm_eval_bayes.stats import (
     z_threshold,
 )
 
-
 #: That a goal needs questions, not trials.
 NEEDS_QUESTIONS = "Trials alone may not {}: more questions are needed."
 

@@ -61,11 +61,8 @@ def test_two_models(spec, n):
         runs = board(seed, [0.0, 0.35 * seed], n=n)
         (task,) = compare_runs(*([run] for run in runs), spec).tasks
         assert task.distinguishable == bool(distinguishable(runs, spec))
-        c = task.comparison
-        better = {"A is better than B:": "a", "B is better than A:": "b"}.get(task.verdict[:19])
-        assert (better is not None) == task.distinguishable
-        if better is not None:
-            assert c.interval.low > 0.0 if better == "a" else c.interval.high < 0.0
+        if task.distinguishable:
+            assert not task.comparison.interval.low <= 0.0 <= task.comparison.interval.high
         answers.append(task.distinguishable)
     assert 0 < sum(answers) < 3
 
@@ -152,7 +149,6 @@ def test_a_probability_of_95_percent_is_no_verdict():
     assert 0.95 < 1.0 - c.p_a_greater < 0.975
     assert c.interval.low < 0.0 < c.interval.high
     assert not task.distinguishable
-    assert task.verdict.startswith("Undecided: ")
     assert leaderboard(runs).ranking.ranks.tolist() == [1.0, 1.0]
     assert plan_separation(runs).distinguishable == ()
 
