@@ -93,6 +93,8 @@ class TaskComparison(Record):
         avg@N of either model on the questions that are compared; None if one has no trial.
     differs : tuple of str
         Warnings: what else differs between the two runs.
+    copies : bool
+        Whether the runs are identical, see `identical_runs`.
     """
 
     task: str
@@ -105,6 +107,7 @@ class TaskComparison(Record):
     avg_a: float | None
     avg_b: float | None
     differs: tuple[str, ...] = ()
+    copies: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -161,6 +164,11 @@ class RunComparison(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
+
+    @property
+    def copies(self) -> bool:
+        """Whether the two runs are identical on every task."""
+        return all(task.copies for task in self.tasks)
 
     @property
     def p_a_greater(self) -> float:
@@ -244,7 +252,8 @@ def compare_runs(
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
                 avg_a=average_score(aligned.a),
                 avg_b=average_score(aligned.b),
-                differs=(*consistency_warnings([run_a, run_b]), *_copies(run_a, run_b)),
+                differs=tuple(consistency_warnings([run_a, run_b])),
+                copies=_are_copies(run_a, run_b),
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}
@@ -257,12 +266,8 @@ def compare_runs(
     )
 
 
-def _copies(a: TaskRun, b: TaskRun) -> list[str]:
-    """Return a warning where two runs are identical, trial by trial, as copies are."""
-    same_questions = set(a.question_ids) == set(b.question_ids)
-    if not (same_questions and identical_runs([a, b])):
-        return []
-    return [f"task {a.task}: the runs are identical, trial by trial: is one a copy of the other?"]
+def _are_copies(a: TaskRun, b: TaskRun) -> bool:
+    return set(a.question_ids) == set(b.question_ids) and bool(identical_runs([a, b]))
 
 
 def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:

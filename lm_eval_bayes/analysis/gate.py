@@ -21,6 +21,7 @@ from lm_eval_bayes._util.text import (
     questions_in_words,
     shorten_middle,
 )
+from lm_eval_bayes.analysis.comparability import ARE_COPIES
 from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
 from lm_eval_bayes.analysis.plan import apart_sentence, pair_forecast
 from lm_eval_bayes.errors import InvalidInputError
@@ -80,6 +81,8 @@ class GateCheck(Record):
     without_trials : int
         Questions of A without a trial that counts, as where an agent ended in an error. A check
         with such questions fails: what is missing may be what A cannot do.
+    copies : bool
+        Whether the two runs are identical on every task, see `identical_runs`.
     extrapolated_from : int or None
         The smallest number of trials of a question with trials where k of "pass^k" exceeds it.
     questions : tuple of str
@@ -97,6 +100,7 @@ class GateCheck(Record):
     interval: Interval
     forecast: TrialsForecast | None = None
     without_trials: int = 0
+    copies: bool = False
     extrapolated_from: int | None = None
     questions: tuple[str, ...] = ()
 
@@ -120,6 +124,8 @@ class GateCheck(Record):
         if known:
             better = "worse" if self.outcome == "failed" else "better"
             return f"{a} is {better} than {b}: distinguishable {where}"
+        if self.copies:
+            return f"{a} and {b} {ARE_COPIES}"
         forecast = "" if self.forecast is None else f". {apart_sentence(self.forecast)}"
         return f"{a} and {b} are not distinguishable {where}{forecast.removesuffix('.')}"
 
@@ -184,7 +190,8 @@ def gate_checks(
 
     Examples
     --------
-    >>> from lm_eval_bayes.analysis.comparison import compare_runs
+    >>> from lm_eval_bayes.analysis.comparability import ARE_COPIES
+from lm_eval_bayes.analysis.comparison import compare_runs
     >>> ids = [str(i) for i in range(30)]
     >>> a = TaskRun.from_trials("new", "aime", [[0, 1, 0, 0]] * 30, ids)
     >>> b = TaskRun.from_trials("old", "aime", [[1, 1, 1, 0]] * 30, ids)
@@ -227,7 +234,8 @@ def _worse(comparison: RunComparison, margin: float, family: _Family | None) -> 
         return replace(check, outcome="failed" if check.estimate < 0.0 else "passed")
     if not pair.distinguishable and (margin == 0.0 or check.outcome == "failed"):
         check = replace(check, outcome="not known yet")
-    return replace(check, forecast=pair_forecast(comparison)) if margin == 0.0 else check
+    forecast = pair_forecast(comparison) if margin == 0.0 else None
+    return replace(check, forecast=forecast, copies=comparison.copies)
 
 
 def _below(

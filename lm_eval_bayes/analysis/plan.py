@@ -228,7 +228,9 @@ class SeparationPlan(Record):
             of_leader = [line for line in self.lines if self.models[0] in line.models]
             forecasts = [self._when(of_leader, f"tell {self.models[0]} from every other model")]
             if all(line.forecast.reachable for line in of_leader):
-                forecasts.append(self._when(self.lines, f"distinguish all {self.n_pairs:,} pairs"))
+                which = f"all {self.n_pairs:,} pairs"
+                which = "all other pairs" if self.copies else which
+                forecasts.append(self._when(self.lines, f"distinguish {which}"))
             is_copied = any(self.models[0] in pair for pair in self.copies)
             sentences = [*forecasts[is_copied:], *sentences]
         elif self.n_pairs == 1 and n_apart:

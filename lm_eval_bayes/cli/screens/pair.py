@@ -99,6 +99,7 @@ def show_pair(
 
 def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> str:
     """Return whether the models are distinguishable, and on which questions."""
+    from lm_eval_bayes.analysis.comparability import ARE_COPIES
     from lm_eval_bayes.stats import CONFIDENCE
 
     summaries = {s: result.overall or result.tasks[0].comparison for s, result in results.items()}
@@ -113,7 +114,11 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
         low, high = summary.rope
         equal = f" They differ by {low:g} to {high:g} with probability {summary.p_rope:.3f}."
     if not are[scope]:
-        return f"{models[0]} and {models[1]} are not distinguishable {where}.{equal}"
+        both, level = " and ".join(models), format_score(abs(summary.posterior.mu)) == "0.000"
+        if result.copies:
+            return f"{both} {ARE_COPIES}."
+        level_and = "level and " * level
+        return f"{both} are {level_and}not distinguishable {where}.{equal}"
     better, worse = models if summary.p_a_greater >= 0.5 else models[::-1]
     if scope == "benchmark" and are.get("population"):
         where += ", and on others of the kind"
