@@ -16,7 +16,7 @@ from lm_eval_bayes.analysis.comparability import (
     identical_runs,
     question_rows,
 )
-from lm_eval_bayes.analysis.summary import average_score, posterior_to_dict
+from lm_eval_bayes.analysis.summary import posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import consistency_warnings
@@ -56,8 +56,6 @@ class QuestionDifference(Record):
         Mean score of the trials; NaN without trials.
     difference, sd : float
         Posterior mean and sd of A's score minus B's on this question.
-    share : float
-        Contribution to the difference of the benchmark's scores: `difference` / M.
     """
 
     question_id: str
@@ -68,7 +66,6 @@ class QuestionDifference(Record):
     mean_b: float
     difference: float
     sd: float
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +86,6 @@ class TaskComparison(Record):
         The questions with the largest differences, largest first.
     curves : PassCurveComparison or None
         The Pass@k curves, if requested.
-    avg_a, avg_b : float or None
-        avg@N of either model on the questions that are compared; None if one has no trial.
     differs : tuple of str
         Warnings: what else differs between the two runs.
     copies : bool
@@ -104,8 +99,6 @@ class TaskComparison(Record):
     distinguishable: bool
     questions: tuple[QuestionDifference, ...]
     curves: PassCurveComparison | None = field(metadata=json_name("pass_at_k"))
-    avg_a: float | None
-    avg_b: float | None
     differs: tuple[str, ...] = ()
     copies: bool = False
 
@@ -236,7 +229,7 @@ def compare_runs(
     for task in common:
         run_a, run_b = runs_a[task], runs_b[task]
         _check_pair(run_a, run_b, align, spec.scope)
-        pairs[task] = aligned = align_questions(run_a.outcomes, run_b.outcomes, align)
+        pairs[task] = align_questions(run_a.outcomes, run_b.outcomes, align)
         pair, about = (run_a.outcomes, run_b.outcomes), (spec.scope, spec.level)
         comparison = compare(
             *pair, *about, align=align, interval=spec.method, rope=rope, seed=spec.seed
@@ -250,8 +243,6 @@ def compare_runs(
                 distinguishable=_distinguishable([comparison], comparison.posterior, spec.seed),
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
-                avg_a=average_score(aligned.a),
-                avg_b=average_score(aligned.b),
                 differs=tuple(consistency_warnings([run_a, run_b])),
                 copies=_are_copies(run_a, run_b),
             )
@@ -305,7 +296,7 @@ def _largest_differences(
         if mean_a != mean_b:
             texts = (run.questions[row] for run, row in sides if row < len(run.questions))
             of_a, of_b = (_counts(run, row) for run, row in sides)
-            numbers = (mean_a, mean_b, float(mean[i]), float(sd[i]), float(mean[i]) / len(ids))
+            numbers = (mean_a, mean_b, float(mean[i]), float(sd[i]))
             text = next(filter(None, texts), "")
             questions.append(QuestionDifference(ids[i], text, of_a, of_b, *numbers))
     return tuple(questions)

@@ -66,11 +66,10 @@ def test_the_questions_that_drive_it(pair):
         row = int(item.question_id[1:])
         assert abs(item.difference) == pytest.approx(expected, abs=1e-12)
         assert item.difference == pytest.approx(mean[row], abs=1e-12)
-        assert item.share == pytest.approx(item.difference / M)
         assert item.a == tuple(pair[0].outcomes.counts[row].tolist())
         assert item.text == f"What is {row}?"
     every = compare_runs([pair[0]], [pair[1]], n_questions=M).tasks[0]
-    shares = sum(item.share for item in every.questions)
+    shares = sum(item.difference for item in every.questions) / M
     same = pair[0].outcomes.counts[:, 1] == pair[1].outcomes.counts[:, 1]
     assert len(every.questions) == M - same.sum() < M
     left_out = every.comparison.posterior.per_question.mu[same].sum() / M

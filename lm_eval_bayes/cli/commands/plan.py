@@ -65,7 +65,7 @@ def command(
     models compared at once.
 
     In scope benchmark every goal can be reached with enough trials. In scope population the
-    differences between questions remain: only more questions help, and a note says so.
+    differences between questions remain: where only more questions help, the sentence says so.
 
     \b
     Examples:
@@ -87,8 +87,8 @@ def command(
     check_counted(saved.runs)
     apart = apart or (width is None and bool(boards))
     with named_as_options("width", "max_trials"):
-        of_runs = [] if apart and width is None else saved.runs
-        of_runs = [_until_narrow(run, width, spec, max_trials) for run in of_runs]
+        narrowed = () if apart and width is None else saved.runs
+        of_runs = [_until_narrow(run, width, spec, max_trials) for run in narrowed]
         plans = _until_distinguishable(boards, spec, max_trials) if apart else []
     lines = [line for of_run in of_runs for line in of_run]
     if as_json:
