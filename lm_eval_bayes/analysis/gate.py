@@ -159,45 +159,44 @@ def gate_checks(
 ) -> tuple[GateCheck, ...]:
     """Check whether A is worse than B, and whether A is below a score.
 
-        With several tasks the mean over tasks of A − B is checked, and every task's score of A.
+    With several tasks the mean over tasks of A − B is checked, and every task's score of A.
 
-        Parameters
-        ----------
-        comparison : RunComparison
-            From `compare_runs`.
-        margin : float, optional
-            A is worse if it is below B by more than this, at least 0; left out, this is not checked.
-        floor : float, optional
-            The score that A must reach.
-        pass_hat_k : int, optional
-            Check Pass^k, the probability that k of k trials are right, in place of the score.
-        every_question : bool
-            Check in place of the score whether every question of A reaches `floor`, each by the
-            posterior of its own trials under the uniform prior. One is below it where
-            P(question < floor) >= 1 − .025/M, so that all M are wrongly refused with a probability of
-            at most .025; the check passes where every P(question >= floor) >= .975.
+    Parameters
+    ----------
+    comparison : RunComparison
+        From `compare_runs`.
+    margin : float, optional
+        A is worse if it is below B by more than this, at least 0; left out, this is not checked.
+    floor : float, optional
+        The score that A must reach.
+    pass_hat_k : int, optional
+        Check Pass^k, the probability that k of k trials are right, in place of the score.
+    every_question : bool
+        Check in place of the score whether every question of A reaches `floor`, each by the
+        posterior of its own trials under the uniform prior. One is below it where
+        P(question < floor) >= 1 − .025/M, so that all M are wrongly refused with a probability of
+        at most .025; the check passes where every P(question >= floor) >= .975.
 
-        Returns
-        -------
-        tuple of GateCheck
+    Returns
+    -------
+    tuple of GateCheck
 
-        Raises
-        ------
-        InvalidInputError
-            If Pass^k is asked of several tasks, of scores, or in scope "population", or if no score of
-            a task can be below `floor`, or none can reach it; if `every_question` is asked of scores,
-            or with a margin.
+    Raises
+    ------
+    InvalidInputError
+        If Pass^k is asked of several tasks, of scores, or in scope "population", or if no score of
+        a task can be below `floor`, or none can reach it; if `every_question` is asked of scores,
+        or with a margin.
 
-        Examples
-        --------
-        >>> from lm_eval_bayes.analysis.comparability import ARE_COPIES
-    from lm_eval_bayes.analysis.comparison import compare_runs
-        >>> ids = [str(i) for i in range(30)]
-        >>> a = TaskRun.from_trials("new", "aime", [[0, 1, 0, 0]] * 30, ids)
-        >>> b = TaskRun.from_trials("old", "aime", [[1, 1, 1, 0]] * 30, ids)
-        >>> (check,) = gate_checks(compare_runs([a], [b]), margin=0.0)
-        >>> check.outcome, check.probability > 0.999
-        ('failed', True)
+    Examples
+    --------
+    >>> from lm_eval_bayes.analysis.comparison import compare_runs
+    >>> ids = [str(i) for i in range(30)]
+    >>> a = TaskRun.from_trials("new", "aime", [[0, 1, 0, 0]] * 30, ids)
+    >>> b = TaskRun.from_trials("old", "aime", [[1, 1, 1, 0]] * 30, ids)
+    >>> (check,) = gate_checks(compare_runs([a], [b]), margin=0.0)
+    >>> check.outcome, check.probability > 0.999
+    ('failed', True)
     """
     if every_question and (margin is not None or floor is None):
         rule = "be score or pass^K with a margin; a question is compared with a floor"
