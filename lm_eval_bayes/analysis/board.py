@@ -83,6 +83,13 @@ class Board:
         return self._without(self.leaderboard.ranking.distinguishable[0])
 
     @property
+    def leaders(self) -> tuple[str, ...]:
+        """The first model, and those that are shown with its score and not distinguishable."""
+        rows = {row.model: format_score(row.mu) for row in self.leaderboard.rows}
+        first = self.models[0]
+        return (first, *(model for model in self.rivals if rows[model] == rows[first]))
+
+    @property
     def n_pairs(self) -> int:
         """Pairs of models."""
         n = len(self.leaderboard.rows)
@@ -128,18 +135,23 @@ class Board:
         names : mapping of str to str, optional
             How the models are called, where not by their names.
         """
-        first, rivals = self.leaderboard.rows[0], [(names or {}).get(m, m) for m in self.rivals]
-        leader = (names or {}).get(first.model, first.model)
-        if len(self.leaderboard.rows) == 1:
-            return f"{leader} scores {score_in_words(first.mu, first.interval, self.questions)}."
-        leads = f"{leader} leads with {format_score(first.mu)}"
-        leads += f" {self.questions}" * bool(self.tasks)
-        if not rivals:
-            other = (names or {}).get(self.models[1], self.models[1])
-            others = "all other models are" if self.n_pairs > 1 else f"{other} is"
-            return f"{leads}; {others} distinguishable from it."
-        count = f"{plural(len(rivals), 'model')} {'is' if len(rivals) == 1 else 'are'}"
-        return f"{leads}; {count} not distinguishable from it: {_listed(rivals)}."
+        rows, called = self.leaderboard.rows, {m: (names or {}).get(m, m) for m in self.models}
+        first = rows[0]
+        if len(rows) == 1:
+            score = score_in_words(first.mu, first.interval, self.questions)
+            return f"{called[first.model]} scores {score}."
+        level = [called[model] for model in self.leaders]
+        leads = f"{_listed(level)} {'leads' if len(level) == 1 else 'are level'} with "
+        leads += format_score(first.mu) + f" {self.questions}" * bool(self.tasks)
+        rivals = [called[model] for model in self.rivals if model not in self.leaders]
+        if rivals:
+            be, it = "is" if len(rivals) == 1 else "are", "it" if len(level) == 1 else "them"
+            count = f"{plural(len(rivals), 'model')} {be}"
+            return f"{leads}; {count} not distinguishable from {it}: {_listed(rivals)}."
+        if len(level) > 1:
+            return f"{leads} and not distinguishable."
+        others = "all other models are" if self.n_pairs > 1 else f"{called[self.models[1]]} is"
+        return f"{leads}; {others} distinguishable from it."
 
     def score_sentence(self) -> str:
         """Return the headline, with the numbers of questions and trials of several models."""
@@ -153,11 +165,12 @@ class Board:
         """Return who may be first, and how many pairs are distinguishable in either scope."""
         if self.n_pairs < 2:
             return self.headline()
-        leader, others = self.leaderboard.rows[0].model, self.may_be_first
-        first = f"{leader} leads; no other model may be first."
-        if others:
-            who = others[0] if len(others) == 1 else plural(len(others), "model")
-            first = f"{leader} leads; {who} may also be first."
+        leaders = self.leaders
+        others = [model for model in self.may_be_first if model not in leaders]
+        first = f"{_listed(leaders)} {'leads' if len(leaders) == 1 else 'are level'}"
+        who = others[0] if len(others) == 1 else plural(len(others), "model")
+        also = f"{who} may also be first" if others else "no other model may be first"
+        first = f"{first}; {also}."
         return f"{first} {self.pair_sentence()}"
 
     def pair_sentence(self) -> str:

@@ -17,6 +17,8 @@ from lm_eval_bayes.stats import FloatArray, IntArray, ScoreOutcomes
 _MAX_IDS_IN_ERROR = 3
 #: Largest probability by which runs may agree in every outcome without being called copies.
 _COINCIDENCE = 1e-6
+#: What identical runs do.
+ARE_COPIES = "agree in every outcome, as copies do"
 
 
 def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
-from lm_eval_bayes._util.text import format_probability
 from lm_eval_bayes.analysis.comparability import (
     check_same_metric,
     check_same_questions,
@@ -17,7 +16,7 @@ from lm_eval_bayes.analysis.comparability import (
     identical_runs,
     question_rows,
 )
-from lm_eval_bayes.analysis.summary import average_score, posterior_to_dict
+from lm_eval_bayes.analysis.summary import posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import consistency_warnings
@@ -33,19 +32,14 @@ from lm_eval_bayes.stats import (
     PassCurveComparison,
     Posterior,
     Scope,
-    SingleTrialComparison,
     TaskMeans,
     align_questions,
     are_distinguishable,
     compare,
-    compare_paired,
     compare_pass_curves,
     difference_posterior,
     summarise_difference,
 )
-
-#: What the verdict of a comparison depends on.
-FLAT_PRIOR = "under a flat prior on the difference"
 
 
 @dataclass(frozen=True)
@@ -62,8 +56,6 @@ class QuestionDifference(Record):
         Mean score of the trials; NaN without trials.
     difference, sd : float
         Posterior mean and sd of A's score minus B's on this question.
-    share : float
-        Contribution to the difference of the benchmark's scores: `difference` / M.
     """
 
     question_id: str
@@ -74,7 +66,6 @@ class QuestionDifference(Record):
     mean_b: float
     difference: float
     sd: float
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,15 +84,12 @@ class TaskComparison(Record):
         Whether `rank` separates the two models, and the interval of A − B excludes 0.
     questions : tuple of QuestionDifference
         The questions with the largest differences, largest first.
-    paired : SingleTrialComparison or None
-        The paired model of [Bowyer 2025, §3.4], for one trial per question in scope "population",
-        without clusters and prior trials.
     curves : PassCurveComparison or None
         The Pass@k curves, if requested.
-    avg_a, avg_b : float or None
-        avg@N of either model on the questions that are compared; None if one has no trial.
     differs : tuple of str
         Warnings: what else differs between the two runs.
+    copies : bool
+        Whether the runs are identical, see `identical_runs`.
     """
 
     task: str
@@ -110,16 +98,9 @@ class TaskComparison(Record):
     comparison: Comparison = field(metadata=NOT_IN_JSON)
     distinguishable: bool
     questions: tuple[QuestionDifference, ...]
-    paired: SingleTrialComparison | None
     curves: PassCurveComparison | None = field(metadata=json_name("pass_at_k"))
-    avg_a: float | None
-    avg_b: float | None
     differs: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> str:
-        """The verdict as a sentence."""
-        return verdict_sentence(self.comparison, self.distinguishable)
+    copies: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -127,8 +108,7 @@ class TaskComparison(Record):
         for side, run in (("a", self.a), ("b", self.b)):
             del content[side]["per_question"]
             content[side]["n_range"] = list(run.outcomes.trials_range)
-        verdict = {"verdict": self.verdict, "verdict_prior": FLAT_PRIOR}
-        return {**super().to_dict(), **content, **verdict}
+        return {**super().to_dict(), **content}
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +131,9 @@ class MeanDifference(DifferenceSummary):
     distinguishable: bool
     posterior: Posterior = field(metadata=NOT_IN_JSON)
 
-    @property
-    def verdict(self) -> str:
-        """The verdict as a sentence."""
-        return verdict_sentence(self, self.distinguishable)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; an infinite z becomes None."""
-        verdict = {"verdict": self.verdict, "verdict_prior": FLAT_PRIOR}
-        return posterior_to_dict(self.posterior, self.interval) | super().to_dict() | verdict
+        return posterior_to_dict(self.posterior, self.interval) | super().to_dict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +157,11 @@ class RunComparison(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
+
+    @property
+    def copies(self) -> bool:
+        """Whether the two runs are identical on every task."""
+        return all(task.copies for task in self.tasks)
 
     @property
     def p_a_greater(self) -> float:
@@ -238,8 +217,8 @@ def compare_runs(
     >>> a = TaskRun.from_trials("a", "aime", [[1] * 8, [1, 1, 1, 1, 1, 1, 0, 0]], ids)
     >>> b = TaskRun.from_trials("b", "aime", [[1] * 8, [0] * 8], ids)
     >>> result = compare_runs([a], [b])
-    >>> result.tasks[0].questions[0].question_id, result.tasks[0].verdict[:15]
-    ('q', 'A is better tha')
+    >>> result.tasks[0].questions[0].question_id, result.tasks[0].distinguishable
+    ('q', True)
     """
     runs_a, runs_b = ({run.task: run for run in side} for side in (a, b))
     common = [task for task in runs_a if task in runs_b]
@@ -250,7 +229,7 @@ def compare_runs(
     for task in common:
         run_a, run_b = runs_a[task], runs_b[task]
         _check_pair(run_a, run_b, align, spec.scope)
-        pairs[task] = aligned = align_questions(run_a.outcomes, run_b.outcomes, align)
+        pairs[task] = align_questions(run_a.outcomes, run_b.outcomes, align)
         pair, about = (run_a.outcomes, run_b.outcomes), (spec.scope, spec.level)
         comparison = compare(
             *pair, *about, align=align, interval=spec.method, rope=rope, seed=spec.seed
@@ -263,11 +242,9 @@ def compare_runs(
                 comparison=comparison,
                 distinguishable=_distinguishable([comparison], comparison.posterior, spec.seed),
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
-                paired=_paired(run_a, run_b, spec, align),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
-                avg_a=average_score(aligned.a),
-                avg_b=average_score(aligned.b),
-                differs=(*consistency_warnings([run_a, run_b]), *_copies(run_a, run_b)),
+                differs=tuple(consistency_warnings([run_a, run_b])),
+                copies=_are_copies(run_a, run_b),
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}
@@ -280,12 +257,8 @@ def compare_runs(
     )
 
 
-def _copies(a: TaskRun, b: TaskRun) -> list[str]:
-    """Return a warning where two runs are identical, trial by trial, as copies are."""
-    same_questions = set(a.question_ids) == set(b.question_ids)
-    if not (same_questions and identical_runs([a, b])):
-        return []
-    return [f"task {a.task}: the runs are identical, trial by trial: is one a copy of the other?"]
+def _are_copies(a: TaskRun, b: TaskRun) -> bool:
+    return set(a.question_ids) == set(b.question_ids) and bool(identical_runs([a, b]))
 
 
 def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
@@ -323,7 +296,7 @@ def _largest_differences(
         if mean_a != mean_b:
             texts = (run.questions[row] for run, row in sides if row < len(run.questions))
             of_a, of_b = (_counts(run, row) for run, row in sides)
-            numbers = (mean_a, mean_b, float(mean[i]), float(sd[i]), float(mean[i]) / len(ids))
+            numbers = (mean_a, mean_b, float(mean[i]), float(sd[i]))
             text = next(filter(None, texts), "")
             questions.append(QuestionDifference(ids[i], text, of_a, of_b, *numbers))
     return tuple(questions)
@@ -332,19 +305,6 @@ def _largest_differences(
 def _counts(run: TaskRun, row: int) -> tuple[int, ...]:
     outcomes = run.outcomes
     return tuple((outcomes.n_trials[[row]] if run.scored else outcomes.counts[row]).tolist())
-
-
-def _paired(
-    a: TaskRun, b: TaskRun, spec: IntervalSpec, align: Align
-) -> SingleTrialComparison | None:
-    """Return the paired model if it applies: one trial, right or wrong, no clusters, no prior."""
-    single = all(run.binary and run.outcomes.trials_range == (1, 1) for run in (a, b))
-    ascending = bool(a.outcomes.weights[0] < a.outcomes.weights[1])
-    clustered = any(run.clusters is not None for run in (a, b))
-    informed = any(run.outcomes.prior_counts.any() for run in (a, b))
-    if spec.scope != "population" or clustered or informed or not (single and ascending):
-        return None
-    return compare_paired(a.outcomes, b.outcomes, spec.level, align=align, seed=spec.seed)
 
 
 def _pass_curves(
@@ -430,34 +390,3 @@ def _distinguishable(comparisons: Sequence[Comparison], difference: Posterior, s
     """
     pairs = [(task.a, task.b) for task in comparisons]
     return are_distinguishable(pairs, CONFIDENCE, seed, difference)
-
-
-def verdict_sentence(summary: DifferenceSummary, distinguishable: bool) -> str:
-    """Return the verdict of a comparison as a sentence.
-
-    Parameters
-    ----------
-    summary : DifferenceSummary
-        Of A − B.
-    distinguishable : bool
-        Whether the two models are.
-    """
-    p, rope, p_rope = summary.p_a_greater, summary.rope, summary.p_rope
-    better, worse = ("A", "B") if p >= 0.5 else ("B", "A")
-    p, level = max(p, 1.0 - p), f"{100 * CONFIDENCE:g}% confidence"
-    if rope is not None and p_rope is not None and p_rope >= CONFIDENCE:
-        verdict = (
-            f"A and B are practically equal: they differ by {rope[0]:g} to {rope[1]:g} with "
-            f"probability {format_probability(p_rope)}"
-        )
-        if distinguishable:
-            verdict += f", though {better} is better than {worse}, distinguishable with {level}"
-        return f"{verdict}."
-    if distinguishable:
-        return f"{better} is better than {worse}: they are distinguishable with {level}."
-    if p < 0.5005:  # would be written as 0.500
-        return "Undecided: either is better with the same probability."
-    return (
-        f"Undecided: the models are not distinguishable with {level}; {better} is better with "
-        f"probability {format_probability(p)}."
-    )

@@ -6,23 +6,33 @@ where questions of A have no trial that counts.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import stats
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes._util.text import plural, probability_statement, shorten_middle
-from lm_eval_bayes.analysis.comparison import RunComparison
+from lm_eval_bayes._util.text import (
+    first_names,
+    format_interval,
+    format_score,
+    plural,
+    questions_in_words,
+    shorten_middle,
+)
+from lm_eval_bayes.analysis.comparability import ARE_COPIES
+from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
+from lm_eval_bayes.analysis.plan import apart_sentence, pair_forecast
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
     CONFIDENCE,
+    Interval,
+    IntervalSpec,
     Outcomes,
     Posterior,
+    TrialsForecast,
     align_questions,
     bayes_at_n,
     difference_posterior,
@@ -35,10 +45,10 @@ GateOutcome: TypeAlias = Literal["failed", "passed", "not known yet"]
 
 #: The probability at which an end of the 95% interval is the limit.
 _LIMIT = 0.5 + 0.5 * CONFIDENCE
-#: More further trials per question, or questions, than this are not forecast.
-_MOST_FURTHER = 100_000
 #: Outcomes, the one that decides on all checks first.
 _WORST_FIRST: tuple[GateOutcome, ...] = ("failed", "not known yet", "passed")
+#: Ids of questions that a sentence names.
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -51,25 +61,28 @@ class GateCheck(Record):
         Whether A is worse than B, or below a score.
     quantity : str
         "score", the mean over questions, "pass^k", or "question": every question by itself.
+    where : str
+        What it is about, such as "on these 40 questions".
     outcome : {"failed", "passed", "not known yet"}
         "failed" where the 95% interval of A − B, or of A, lies below the limit, and "passed" where
-        it lies above. Of the score, A is worse only where A and B are distinguishable, too.
+        it lies above. Of scores A is worse, and without a margin better, only where A and B are
+        distinguishable.
     probability : float
         The posterior probability of the failure: P(A < B − margin), or P(A < limit), of questions
         the largest.
     limit : float
         The margin of "worse", at least 0, or the score of "below".
-    estimate, sd : float
-        Posterior mean and standard deviation of A − B, or of A.
-    further_trials : int or None
-        About how many further trials of every question make the outcome known, if the estimate
-        stays where it is; None where it is known, where it takes more than 100,000, and in scope
-        "population".
-    further_questions : int or None
-        The same for further questions in scope "population".
+    estimate : float
+        Posterior mean of A − B, or of A, of questions the lowest.
+    interval : Interval
+        The 95% interval of A − B, or of A.
+    forecast : TrialsForecast or None
+        The trials after which scores may be distinguishable; see `pair_forecast`.
     without_trials : int
         Questions of A without a trial that counts, as where an agent ended in an error. A check
         with such questions fails: what is missing may be what A cannot do.
+    copies : bool
+        Whether the two runs are identical on every task, see `identical_runs`.
     extrapolated_from : int or None
         The smallest number of trials of a question with trials where k of "pass^k" exceeds it.
     questions : tuple of str
@@ -79,47 +92,61 @@ class GateCheck(Record):
 
     check: Literal["worse", "below"]
     quantity: str
+    where: str
     outcome: GateOutcome
     probability: float
     limit: float
     estimate: float
-    sd: float
-    further_trials: int | None = None
-    further_questions: int | None = None
+    interval: Interval
+    forecast: TrialsForecast | None = None
     without_trials: int = 0
+    copies: bool = False
     extrapolated_from: int | None = None
     questions: tuple[str, ...] = ()
 
-    @property
-    def sentence(self) -> str:
-        """The outcome in words."""
-        event = f"A < {self.limit:g}" if self.check == "below" else "A < B"
-        if self.check == "worse" and self.limit:
-            event += f" - {self.limit:g}"
-        quantity = "" if self.quantity == "score" else f" ({self.quantity})"
-        if self.extrapolated_from is not None:
-            quantity = f" ({self.quantity}, extrapolated from N = {self.extrapolated_from})"
-        in_words = {"failed": self.check, "passed": f"not {self.check}"}
-        outcome = in_words.get(self.outcome, self.outcome)
-        statement = probability_statement(f"P({event})", self.probability)
+    def sentence(self, a: str, b: str) -> str:
+        """Return the outcome in words, of models with these names."""
         if self.without_trials:
             return (
-                f"failed: {plural(self.without_trials, 'question')} without a trial of A that "
-                "counts (--unscored wrong counts trials without a score as wrong); "
-                f"{statement}{quantity}"
+                f"{plural(self.without_trials, 'question')} without a trial of {a} that counts "
+                "(--unscored wrong counts trials without a score as wrong)"
             )
-        if self.questions:
-            first = ", ".join(shorten_middle(question, 20) for question in self.questions[:5])
-            return f"{outcome}: {plural(len(self.questions), 'question')}: {first}; {statement}"
-        text = f"{outcome}: {statement}{quantity}"
-        if self.outcome == "not known yet":
-            text += f", between {1.0 - _LIMIT:.3g} and {_LIMIT:g}"
-        if self.further_trials is not None:
-            further = plural(self.further_trials, "further trial")
-            text += f"; about {further} per question would tell"
-        if self.further_questions is not None:
-            text += f"; about {plural(self.further_questions, 'further question')} would tell"
-        return text
+        if self.quantity == "question":
+            return self._of_questions(a)
+        known = self.outcome != "not known yet"
+        be = "may be" if not known else "is" if self.outcome == "failed" else "is not"
+        where = f"in {self.quantity} {self.where}" if self.quantity != "score" else self.where
+        if self.check == "below":
+            return f"{a} {be} below {self.limit:g} {where}"
+        if self.limit or self.quantity != "score":
+            margin = f" by more than {self.limit:g}" if self.limit else ""
+            return f"{a} {be} worse than {b}{margin} {where}"
+        if known:
+            better = "worse" if self.outcome == "failed" else "better"
+            return f"{a} is {better} than {b}: distinguishable {where}"
+        if self.copies:
+            return f"{a} and {b} {ARE_COPIES}"
+        forecast = "" if self.forecast is None else f". {apart_sentence(self.forecast)}"
+        return f"{a} and {b} are not distinguishable {where}{forecast.removesuffix('.')}"
+
+    def _of_questions(self, a: str) -> str:
+        n = len(self.questions)
+        if not n:
+            return f"no question of {a} is below {self.limit:g}"
+        be = "may be" if self.outcome == "not known yet" else "is" if n == 1 else "are"
+        first = first_names([shorten_middle(question, 20) for question in self.questions], _NAMED)
+        return f"{plural(n, 'question')} of {a} {be} below {self.limit:g}: {first}"
+
+    def numbers(self) -> str:
+        """Return the estimate with its interval, and when the check fails."""
+        what, fails = ("A - B", -self.limit) if self.check == "worse" else ("A", self.limit)
+        what = "lowest question" if self.quantity == "question" else what
+        k = self.extrapolated_from
+        return (
+            f"{what} {format_score(self.estimate)} (95%: {format_interval(self.interval)}); fails "
+            + ("if distinguishable and negative" if fails == 0.0 else f"below {fails:g}")
+            + ("" if k is None else f"; extrapolated from N = {k}")
+        )
 
 
 def gate_checks(
@@ -171,52 +198,103 @@ def gate_checks(
     >>> check.outcome, check.probability > 0.999
     ('failed', True)
     """
-    quantity = "score" if pass_hat_k is None else f"pass^{pass_hat_k}"
-    extrapolated_from = None
-    if pass_hat_k is None:
-        scores = [task.comparison.a for task in comparison.tasks]
-        bounds = [task.a.outcomes.bounds for task in comparison.tasks]
-        difference = comparison.tasks[0].comparison.posterior
-        if comparison.overall is not None:
-            difference = comparison.overall.posterior
-    else:
-        score, difference, fewest = _pass_hat_k(comparison, pass_hat_k)
-        scores, bounds = [score], [(0.0, 1.0)]
-        extrapolated_from = fewest if pass_hat_k > fewest else None
-    runs = [run for task in comparison.tasks for run in (task.a, task.b)]
+    if every_question and (margin is not None or floor is None):
+        rule = "be score or pass^K with a margin; a question is compared with a floor"
+        raise InvalidInputError.of("on", "conflict", rule, "question")
+    family = None if pass_hat_k is None else _pass_hat_k(comparison, pass_hat_k)
     checks = []
     if margin is not None:
-        pair = comparison.overall or comparison.tasks[0]
-        can_fail = pass_hat_k is not None or pair.distinguishable
-        checks.append(_checked("worse", quantity, difference, -margin, margin, runs, can_fail))
+        checks.append(_worse(comparison, margin, family))
     if floor is not None:
-        for low, high in bounds:
-            if not low < floor <= high:
-                rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
-                raise InvalidInputError.of("floor", "range", rule, floor)
-    if every_question:
-        if margin is not None or floor is None:
-            rule = "be score or pass^K with a margin; a question is compared with a floor"
-            raise InvalidInputError.of("on", "conflict", rule, "question")
-        checks += [_every_question(task.a, floor) for task in comparison.tasks]
-    elif floor is not None:
-        checks += [_checked("below", quantity, score, floor, floor, runs) for score in scores]
+        checks += _below(comparison, floor, family, every_question)
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
     if without:
-        checks = [replace(c, outcome="failed", without_trials=without) for c in checks]
-    return tuple(replace(check, extrapolated_from=extrapolated_from) for check in checks)
+        checks = [replace(check, outcome="failed", without_trials=without) for check in checks]
+    return tuple(checks)
 
 
-def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:
+def gate_outcome(outcomes: Iterable[GateOutcome]) -> GateOutcome:
     """Return the outcome of all checks: failed if one is, passed if all are."""
-    return min((check.outcome for check in checks), key=_WORST_FIRST.index)
+    return min(outcomes, key=_WORST_FIRST.index)
 
 
-def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior, int]:
-    """Return the posteriors of Pass^k of A and of A − B, and the fewest trials of a question.
+def _worse(comparison: RunComparison, margin: float, family: _Family | None) -> GateCheck:
+    """Check whether A is worse than B."""
+    pair = comparison.overall or comparison.tasks[0]
+    where = _where(comparison, comparison.tasks[0])
+    if comparison.overall is not None:
+        where = f"in the mean of {plural(len(comparison.tasks), 'task')}"
+    if family is not None:
+        check = _checked("worse", family.quantity, where, family.difference, -margin)
+        return replace(check, extrapolated_from=family.extrapolated_from)
+    difference = (comparison.overall or comparison.tasks[0].comparison).posterior
+    check = _checked("worse", "score", where, difference, -margin)
+    if margin == 0.0 and pair.distinguishable:
+        return replace(check, outcome="failed" if check.estimate < 0.0 else "passed")
+    if not pair.distinguishable and (margin == 0.0 or check.outcome == "failed"):
+        check = replace(check, outcome="not known yet")
+    forecast = pair_forecast(comparison) if margin == 0.0 else None
+    return replace(check, forecast=forecast, copies=comparison.copies)
 
-    Questions without trials are left out of the fewest.
-    """
+
+def _below(
+    comparison: RunComparison, floor: float, family: _Family | None, every_question: bool
+) -> list[GateCheck]:
+    """Check on every task whether A, its Pass^k or one of its questions is below a score."""
+    checks = []
+    for task in comparison.tasks:
+        low, high = task.a.outcomes.bounds if family is None else (0.0, 1.0)
+        quantity = "score" if family is None else family.quantity
+        if not low < floor <= high:
+            rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
+            raise InvalidInputError.of("floor", "range", rule, floor)
+        where = _where(comparison, task)
+        if every_question:
+            checks.append(_every_question(task.a, floor, where))
+            continue
+        score = task.comparison.a if family is None else family.a
+        check = _checked("below", quantity, where, score, floor)
+        k = None if family is None else family.extrapolated_from
+        checks.append(replace(check, extrapolated_from=k))
+    return checks
+
+
+def _where(comparison: RunComparison, task: TaskComparison) -> str:
+    """Return what a score is about: "on these 40 questions", of several tasks with the name."""
+    of_task = "" if comparison.overall is None else f" of {task.task}"
+    scope, n = comparison.spec.scope, task.comparison.n_questions
+    return f"on {questions_in_words(scope, n)}{of_task}"
+
+
+def _checked(
+    check: Literal["worse", "below"],
+    quantity: str,
+    where: str,
+    posterior: Posterior,
+    threshold: float,
+) -> GateCheck:
+    """Check whether a score, or a difference, is below a threshold."""
+    p_below = 1.0 - p_above(posterior, threshold)
+    outcome: GateOutcome = "not known yet"
+    if p_below >= _LIMIT:
+        outcome = "failed"
+    elif 1.0 - p_below >= _LIMIT:
+        outcome = "passed"
+    interval = posterior.interval_by(IntervalSpec(CONFIDENCE, posterior.scope))
+    limit = abs(threshold) if check == "worse" else threshold
+    return GateCheck(check, quantity, where, outcome, p_below, limit, posterior.mu, interval)
+
+
+class _Family(NamedTuple):
+    """Pass^k of A and of A − B; and the fewest trials of a question, where k exceeds them."""
+
+    quantity: str
+    a: Posterior
+    difference: Posterior
+    extrapolated_from: int | None
+
+
+def _pass_hat_k(comparison: RunComparison, k: int) -> _Family:
     if comparison.spec.scope != "benchmark" or len(comparison.tasks) > 1:
         rule = 'be of one task, in scope "benchmark"'
         got = f"{len(comparison.tasks)} tasks, scope {comparison.spec.scope}"
@@ -229,62 +307,27 @@ def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior
     aligned = align_questions(sides[0], sides[1], "intersection")
     a, b = (pass_hat_k_posterior(side, k) for side in (aligned.a, aligned.b))
     n_trials = np.concatenate([aligned.a.n_trials, aligned.b.n_trials])
-    return a, difference_posterior(a, b), int(n_trials[n_trials > 0].min())
+    fewest = int(n_trials[n_trials > 0].min())
+    return _Family(f"pass^{k}", a, difference_posterior(a, b), fewest if k > fewest else None)
 
 
-def _every_question(run: TaskRun, floor: float) -> GateCheck:
+def _every_question(run: TaskRun, floor: float, where: str) -> GateCheck:
     """Check whether every question with trials reaches a score, by its own trials."""
     if not isinstance(run.outcomes, Outcomes):
         rule = "be left out where trials have scores"
         raise InvalidInputError.of("on", "unsupported", rule, "question")
     rows = np.flatnonzero(run.outcomes.n_trials).tolist()
     counts, weights = run.outcomes.counts, run.outcomes.weights
-    scores = [bayes_at_n(Outcomes.from_counts(counts[[row]], weights=weights)) for row in rows]
-    p_below = np.array([1.0 - p_above(score, floor) for score in scores])
+    checks = [
+        _checked(
+            *("below", "question", where),
+            *(bayes_at_n(Outcomes.from_counts(counts[[row]], weights=weights)), floor),
+        )
+        for row in rows
+    ]
+    p_below = np.array([check.probability for check in checks])
     below = p_below >= 1.0 - (1.0 - _LIMIT) / len(rows)
     named = np.flatnonzero(below if below.any() else 1.0 - p_below < _LIMIT).tolist()
     outcome: GateOutcome = "failed" if below.any() else "not known yet" if named else "passed"
-    worst = int(p_below.argmax())
-    return GateCheck(
-        *("below", "question", outcome, float(p_below[worst]), floor),
-        *(scores[worst].mu, scores[worst].sigma),
-        questions=tuple(run.question_name(rows[i]) for i in named),
-    )
-
-
-def _checked(
-    check: Literal["worse", "below"],
-    quantity: str,
-    posterior: Posterior,
-    threshold: float,
-    limit: float,
-    runs: Sequence[TaskRun],
-    can_fail: bool = True,
-) -> GateCheck:
-    """Check whether a score, or a difference, is below a threshold."""
-    p_below = 1.0 - p_above(posterior, threshold)
-    outcome: GateOutcome = "not known yet"
-    further_trials = further_questions = None
-    if p_below >= _LIMIT and can_fail:
-        outcome = "failed"
-    elif 1.0 - p_below >= _LIMIT:
-        outcome = "passed"
-    elif posterior.scope == "population":
-        further_questions = _further(posterior, threshold, runs[0].n_questions)
-    else:
-        n_trials = float(np.mean([run.outcomes.n_trials.mean() for run in runs]))
-        further_trials = _further(posterior, threshold, n_trials)
-    numbers = (p_below, limit, posterior.mu, posterior.sigma)
-    return GateCheck(check, quantity, outcome, *numbers, further_trials, further_questions)
-
-
-def _further(posterior: Posterior, threshold: float, n: float) -> int | None:
-    """Return how much more of n, of which the variance is the reciprocal, makes an outcome known.
-
-    n (z σ / |μ − threshold|)² − n with z = 1.96.
-    """
-    gap = abs(posterior.mu - threshold)
-    if gap == 0.0:
-        return None
-    further = n * ((float(stats.norm.ppf(_LIMIT)) * posterior.sigma / gap) ** 2 - 1.0)
-    return None if further > _MOST_FURTHER else max(1, math.ceil(further))
+    questions = tuple(run.question_name(rows[i]) for i in named)
+    return replace(checks[int(p_below.argmax())], outcome=outcome, questions=questions)

@@ -11,7 +11,8 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes._util.validation import check_count
-from lm_eval_bayes.analysis.comparability import check_comparable
+from lm_eval_bayes.analysis.comparability import ARE_COPIES, check_comparable, identical_runs
+from lm_eval_bayes.analysis.comparison import RunComparison
 from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
@@ -31,14 +32,16 @@ from lm_eval_bayes.stats import (
     z_threshold,
 )
 
+#: That a goal needs questions, not trials.
+NEEDS_QUESTIONS = "Trials alone may not {}: more questions are needed."
 
-def round_cost(run: TaskRun) -> dict[str, tuple[float | None, int]]:
+
+def round_cost(run: TaskRun) -> dict[str, float | None]:
     """Return the expected "tokens" and "time" of one further trial of every question of a run.
 
-    Each with the number of trials that it rests on, and None if no trial's were recorded. Time is
-    in seconds of the model, each trial's divided by the number of concurrent trials. A question
-    costs the mean of its own trials; one without any measurement costs the mean of the other
-    questions.
+    None if no trial's were recorded. Time is in seconds of the model, each trial's divided by the
+    number of concurrent trials. A question costs the mean of its own trials; one without any
+    measurement costs the mean of the other questions.
 
     Examples
     --------
@@ -46,7 +49,7 @@ def round_cost(run: TaskRun) -> dict[str, tuple[float | None, int]]:
     >>> trials = [[0, 1], [1, 1], [0, 0]]
     >>> run = TaskRun.from_trials("A", "x", trials, list("pqr"), measured={TOKENS: tokens})
     >>> round_cost(run)
-    {'tokens': (120.0, 4), 'time': (None, 0)}
+    {'tokens': 120.0, 'time': None}
     """
     seconds, concurrency = run.measured.get(SECONDS), run.measured.get(CONCURRENCY)
     if seconds is not None and concurrency is not None:
@@ -55,13 +58,11 @@ def round_cost(run: TaskRun) -> dict[str, tuple[float | None, int]]:
     return {"tokens": _sum_of_means(run.measured.get(TOKENS)), "time": _sum_of_means(seconds)}
 
 
-def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, int]:
-    """Return the sum over questions of their means, and the number of measured trials."""
+def _sum_of_means(measured: Sequence[FloatArray] | None) -> float | None:
+    """Return the sum over questions of their means; None without a measurement."""
     values = [trials[trials <= MOST_OF_TRIAL] for trials in measured or ()]
     means = [float(trials.mean()) for trials in values if trials.size]
-    if not means:
-        return None, 0
-    return sum(means) * len(values) / len(means), sum(trials.size for trials in values)
+    return sum(means) * len(values) / len(means) if means else None
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,8 @@ class PlanLine(Record):
         Completion tokens; None if they were not recorded.
     seconds : ForecastAmount or None
         Model time at the rate of the runs; None if it was not recorded.
-    unrecorded : tuple of str
-        Warnings: tokens or time that were recorded for no or only some trials.
     notes : tuple of str
-        Further warnings.
+        Warnings.
     repeats : bool
         Whether further trials would repeat the present ones, so that the forecast, which assumes
         sampled answers, does not apply.
@@ -119,12 +118,17 @@ class PlanLine(Record):
     trials: ForecastAmount
     tokens: ForecastAmount | None
     seconds: ForecastAmount | None
-    unrecorded: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     repeats: bool = False
     reached: bool = False
     n_clusters: int | None = None
     n_now: tuple[float, ...] = field(default=(), metadata=json_name("n"))
+
+    @property
+    def total(self) -> float | None:
+        """Trials per question with which the goal is reached; None where that is not known."""
+        further = self.forecast.additional
+        return None if self.repeats or further is None else max(self.n_now) + further
 
 
 def plan_width(
@@ -159,8 +163,8 @@ def plan_width(
     >>> (line,) = plan_width([run], width=0.08)
     >>> line.forecast.additional > 4, line.trials.middle == 30 * line.forecast.additional
     (True, True)
-    >>> line.unrecorded
-    ('tokens were not recorded for A', 'time was not recorded for A')
+    >>> line.tokens is None
+    True
     """
     max_trials = check_count("max_trials", max_trials, 1)
     lines = []
@@ -185,39 +189,29 @@ class SeparationPlan(Record):
         One per further pair, those with the largest z first.
     distinguishable : tuple of (str, str)
         The pairs that are distinguishable already, the better model first.
+    copies : tuple of (str, str)
+        The pairs whose runs are identical, which have no forecast; see `identical_runs`.
     """
 
     task: str
     models: tuple[str, ...] = field(metadata=NOT_IN_JSON)
     lines: tuple[PlanLine, ...] = field(metadata=json_name("pairs"))
     distinguishable: tuple[tuple[str, str], ...]
+    copies: tuple[tuple[str, str], ...] = ()
 
     @property
     def n_pairs(self) -> int:
         """Pairs of models."""
-        return len(self.lines) + len(self.distinguishable)
+        return len(self.lines) + len(self.distinguishable) + len(self.copies)
 
     @property
     def n_now(self) -> float:
-        """The most trials per question that a model has."""
+        """The most trials per question that a model has, the mean over its questions."""
         return max((n for line in self.lines for n in line.n_now), default=0.0)
-
-    def totals(self, model: str | None = None) -> list[float | None]:
-        """Return the trials after which further pairs, or those of a model, are distinguishable.
-
-        One per pair; None where no number of trials is known to be enough.
-        """
-        lines = [line for line in self.lines if model is None or model in line.models]
-        return [
-            None
-            if line.repeats or line.forecast.additional is None
-            else max(line.n_now) + line.forecast.additional
-            for line in lines
-        ]
 
     def counts(self, most: int = 8) -> list[tuple[float, int]]:
         """Return numbers of trials, each twice the one before, and the distinguishable pairs."""
-        totals = sorted(total for total in self.totals() if total is not None)
+        totals = sorted(line.total for line in self.lines if line.total is not None)
         rows = [self.n_now]
         while len(rows) < most and totals and rows[-1] < totals[-1]:
             rows.append(2 * rows[-1])
@@ -226,24 +220,78 @@ class SeparationPlan(Record):
 
     def sentence(self) -> str:
         """Return after how many trials the leader, and all pairs, may be distinguishable."""
-        if not self.lines:
-            which = f"All {plural(self.n_pairs, 'pair')} of models"
-            which = "Both models" if self.n_pairs == 1 else which
-            return f"{which} on {self.task} are distinguishable."
-        leader, of_all = self.models[0], f"distinguish all {self.n_pairs:,} pairs"
-        if self.n_pairs == 1:
-            return self._when(self.totals(), "distinguish the two models")
-        of_leader = self._when(self.totals(leader), f"tell {leader} from every other model")
-        return f"{of_leader} {self._when(self.totals(), of_all)}"
+        n_apart = len(self.distinguishable)
+        sentences = [f"{a} and {b} {ARE_COPIES}." for a, b in self.copies]
+        if self.lines and self.n_pairs == 1:
+            sentences = [apart_sentence(self.lines[0].forecast, " and ".join(self.models))]
+        elif self.lines:
+            of_leader = [line for line in self.lines if self.models[0] in line.models]
+            forecasts = [self._when(of_leader, f"tell {self.models[0]} from every other model")]
+            if all(line.forecast.reachable for line in of_leader):
+                which = f"all {self.n_pairs:,} pairs"
+                which = "all other pairs" if self.copies else which
+                forecasts.append(self._when(self.lines, f"distinguish {which}"))
+            is_copied = any(self.models[0] in pair for pair in self.copies)
+            sentences = [*forecasts[is_copied:], *sentences]
+        elif self.n_pairs == 1 and n_apart:
+            sentences = [f"Both models on {self.task} are distinguishable."]
+        elif n_apart:
+            which = f"All {'other ' * bool(self.copies)}{plural(n_apart, 'pair')} of models"
+            sentences.insert(0, f"{which} on {self.task} are distinguishable.")
+        return " ".join(sentences)
 
-    def _when(self, totals: Sequence[float | None], goal: str) -> str:
-        if not totals:
-            return f"{self.n_now:,.0f} trials per question {goal}."
+    def _when(self, lines: Sequence[PlanLine], goal: str) -> str:
+        if not lines:
+            return f"{trials_in_words(self.n_now)} per question {goal}."
+        if not all(line.forecast.reachable for line in lines):
+            return NEEDS_QUESTIONS.format(goal)
+        totals = [line.total for line in lines]
+        most = max((total for total in totals if total is not None), default=0.0)
         if None in totals:
-            further = max(line.forecast.max_trials for line in self.lines)
-            return f"{further:,} more trials per question may not {goal}."
-        most = max(total for total in totals if total is not None)
-        return f"{most:,.0f} trials per question ({most - self.n_now:,.0f} more) may {goal}."
+            return f"{lines[0].forecast.max_trials:,} more trials per question may not {goal}."
+        more = f"{trials_in_words(most)} per question ({number_of_trials(most - self.n_now)} more)"
+        return f"{more} may {goal}."
+
+
+def number_of_trials(n: float) -> str:
+    """Return N, the mean over questions where these differ.
+
+    Examples
+    --------
+    >>> number_of_trials(4.5), number_of_trials(12345.0)
+    ('4.5', '12,345')
+    """
+    return f"{n:,.1f}".removesuffix(".0")
+
+
+def trials_in_words(n: float) -> str:
+    """Return "4.5 trials", or "1 trial"."""
+    return f"{number_of_trials(n)} {'trial' if n == 1.0 else 'trials'}"
+
+
+def apart_sentence(forecast: TrialsForecast, models: str = "them") -> str:
+    """Return after how many trials two models may be distinguishable."""
+    goal, further = f"tell {models} apart", forecast.additional
+    if not forecast.reachable:
+        return NEEDS_QUESTIONS.format(goal)
+    if further is None:
+        return f"{forecast.max_trials:,} more trials per question may not {goal}."
+    low, high = forecast.additional_low or 0, forecast.additional_high
+    to = f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
+    return f"{plural(further, 'more trial')} per question may {goal} (90%: {to})."
+
+
+def pair_forecast(comparison: RunComparison) -> TrialsForecast | None:
+    """Return the trials after which two models of a task may be distinguishable.
+
+    None where they are, where further trials would repeat the saved ones, for copies, for several
+    tasks, and where questions are left out.
+    """
+    (task, *others) = comparison.tasks
+    if others or task.distinguishable or task.comparison.left_out_a + task.comparison.left_out_b:
+        return None
+    lines = plan_separation([task.a, task.b], comparison.spec).lines
+    return None if not lines or lines[0].repeats else lines[0].forecast
 
 
 def plan_separation(
@@ -290,33 +338,27 @@ def plan_separation(
     # the critical value is 0 where all scores are certain
     target = max(comparisons.critical_value, z_threshold(CONFIDENCE))
     board = PredictiveBoard.of([*ordered.values()])
-    lines, distinguishable = [], []
+    lines, distinguishable, copies, identical = [], [], [], identical_runs(runs)
     for i, j in combinations(range(len(runs)), 2):
         pair, z = [best_first[i], best_first[j]], abs(float(comparisons.z[i, j]))
+        names = pair[0].model, pair[1].model
         if comparisons.separated[i, j]:
-            distinguishable.append((pair[0].model, pair[1].model))
+            distinguishable.append(names)
+        elif any({*names} <= {*group} for group in identical):
+            copies.append(names)
         else:
             forecast = forecast_separation(board, (i, j), target, z, max_trials)
             lines.append(_plan_line(pair, forecast, ordered[pair[0].model]))
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)
-    return SeparationPlan(runs[0].task, tuple(ordered), tuple(lines), tuple(distinguishable))
+    return SeparationPlan(
+        *(runs[0].task, tuple(ordered), tuple(lines), tuple(distinguishable), tuple(copies))
+    )
 
 
 def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:
     """Convert a forecast of trials into tokens and time."""
     costs = [round_cost(run) for run in runs]
-    unrecorded = []
-    for noun, verb in (("tokens", "were"), ("time", "was")):
-        for run, cost in zip(runs, costs, strict=True):
-            amount, n_recorded = cost[noun]
-            if amount is None:
-                unrecorded.append(f"{noun} {verb} not recorded for {run.model}")
-            elif n_recorded < run.n_trials:
-                unrecorded.append(
-                    f"{noun} of {n_recorded:,} of {run.n_trials:,} trials of {run.model} {verb} "
-                    "recorded; the forecast extrapolates from them"
-                )
     repeat_notes = [repeat_note(run) for run in runs]
     return PlanLine(
         task=runs[0].task,
@@ -324,9 +366,8 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Pos
         forecast=forecast,
         n_questions=runs[0].n_questions,
         trials=amount_of(forecast, float(sum(run.n_questions for run in runs))),
-        tokens=_total_amount(forecast, [cost["tokens"][0] for cost in costs]),
-        seconds=_total_amount(forecast, [cost["time"][0] for cost in costs]),
-        unrecorded=tuple(unrecorded),
+        tokens=_total_amount(forecast, [cost["tokens"] for cost in costs]),
+        seconds=_total_amount(forecast, [cost["time"] for cost in costs]),
         notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
         repeats=any(repeat_notes),
         reached=forecast.additional == 0,

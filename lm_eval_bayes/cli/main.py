@@ -30,7 +30,6 @@ from lm_eval_bayes.cli.commands import (
     verify,
 )
 from lm_eval_bayes.cli.ui.errors import EXIT_CODES, PlainErrorsGroup
-from lm_eval_bayes.cli.ui.gate import GateCommand
 from lm_eval_bayes.cli.ui.options import HelpCommand
 from lm_eval_bayes.cli.ui.output import say
 from lm_eval_bayes.cli.ui.removed import CommandGroup
@@ -54,9 +53,8 @@ app.command(
     cls=HelpCommand,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(run.command)
-for _module in (summary, compare, rank, plan, noise, report):
+for _module in (summary, compare, rank, plan, noise, report, gate):
     app.command(_module.__name__.rpartition(".")[2], cls=HelpCommand)(_module.command)
-app.command("gate", cls=GateCommand)(gate.command)
 app.command("doctor", cls=HelpCommand)(doctor.command)
 
 #: Groups of commands, with their help.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
@@ -268,7 +268,8 @@ _LONGEST = 60
 def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]]:
     """Give runs of one model name different names: by the settings that differ, else by a number.
 
-    A model has the same name in all tasks where its settings are the same.
+    A model has the same name in all tasks where its settings are the same. Models that are named
+    after files get the parts of their paths that differ.
 
     Parameters
     ----------
@@ -292,7 +293,7 @@ def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]
     names, warnings = dict[tuple[str, str], None](), list[str]()
     for partial in partials:
         keys = list(differing[partial.model])
-        base, number = with_settings(partial.model, _settings(partial), keys), 1
+        base, number = _name(partial, keys, partials), 1
         name = base
         while (name, partial.task) in names:
             number += 1
@@ -302,6 +303,32 @@ def distinct_names(partials: Sequence[PartialRun]) -> tuple[list[str], list[str]
             warnings.append(f"{name} is the run in {partial.source}: {reason}")
         names[name, partial.task] = None
     return [name for name, _ in names], warnings
+
+
+def _name(partial: PartialRun, keys: Sequence[str], partials: Sequence[PartialRun]) -> str:
+    """Return the name of a run with the settings that differ from those of runs of its name."""
+    model, settings = partial.model, _settings(partial)
+    if "file" in keys and "file" in settings:
+        files = [_settings(other).get("file", "") for other in partials if other.model == model]
+        file = PurePath(str(settings.pop("file")))
+        part = distinct_parts(map(str, files))[str(file)]
+        model = part if model == file.name.partition(".")[0] else f"{model} ({part})"
+    return with_settings(model, settings, keys)
+
+
+def distinct_parts(paths: Iterable[str]) -> dict[str, str]:
+    """Return of every path what is left without the folders and the name that all have in common.
+
+    Examples
+    --------
+    >>> distinct_parts(["runs/a/trials.csv", "runs/b/trials.csv"])
+    {'runs/a/trials.csv': 'a', 'runs/b/trials.csv': 'b'}
+    """
+    parts = {str(path): path.parts for path in map(PurePath, paths)}
+    for at, rest in ((0, slice(1, None)), (-1, slice(None, -1))):
+        while min(map(len, parts.values())) > 1 and len({p[at] for p in parts.values()}) == 1:
+            parts = {path: names[rest] for path, names in parts.items()}
+    return {path: "/".join(names) for path, names in parts.items()}
 
 
 def _settings(partial: PartialRun) -> dict[str, Any]:

@@ -123,7 +123,9 @@ def compare(case: SavedCase, folder: Path) -> Reading:
         _constant(*posterior["n_range"]),
         task["n_questions"],
         scores={"hbayes": posterior["mu"]},
-        verdict=[task[name] for name in ("difference", "z", "rule_z", "p_a_greater", "verdict")],
+        verdict=[
+            task[name] for name in ("difference", "z", "rule_z", "p_a_greater", "distinguishable")
+        ],
         notices=notices,
     )
 

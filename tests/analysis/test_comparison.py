@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from _support.errors import refused
 from scipy import stats
 
 from lm_eval_bayes import hbayes_at_n, mean_over_tasks
-from lm_eval_bayes.analysis.comparison import compare_runs, verdict_sentence
+from lm_eval_bayes.analysis.comparison import compare_runs
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -67,11 +66,10 @@ def test_the_questions_that_drive_it(pair):
         row = int(item.question_id[1:])
         assert abs(item.difference) == pytest.approx(expected, abs=1e-12)
         assert item.difference == pytest.approx(mean[row], abs=1e-12)
-        assert item.share == pytest.approx(item.difference / M)
         assert item.a == tuple(pair[0].outcomes.counts[row].tolist())
         assert item.text == f"What is {row}?"
     every = compare_runs([pair[0]], [pair[1]], n_questions=M).tasks[0]
-    shares = sum(item.share for item in every.questions)
+    shares = sum(item.difference for item in every.questions) / M
     same = pair[0].outcomes.counts[:, 1] == pair[1].outcomes.counts[:, 1]
     assert len(every.questions) == M - same.sum() < M
     left_out = every.comparison.posterior.per_question.mu[same].sum() / M
@@ -98,19 +96,6 @@ def test_questions_are_matched_by_id_and_left_out_by_request(pair):
     item = TaskRun.from_trials("one", "aime", [[1]], ["q3"])
     with refused("B", "empty", 1):
         compare_runs([a], [item], IntervalSpec(scope="population"), align="intersection")
-
-
-def test_one_trial_a_question_gets_the_paired_model():
-    a, b = build("a", 3, 0.2, n=1, m=40), build("b", 4, n=1, m=40)
-    (result,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
-    right_a, right_b = (item.outcomes.counts[:, 1] == 1 for item in (a, b))
-    assert result.paired.table == (
-        (right_a & right_b).sum(),
-        (right_a & ~right_b).sum(),
-        (~right_a & right_b).sum(),
-        (~right_a & ~right_b).sum(),
-    )
-    assert compare_runs([a], [b]).tasks[0].paired is None
 
 
 def test_pass_curves_are_the_estimators_in_scope_population(pair):
@@ -196,25 +181,6 @@ def test_what_is_refused(pair):
     rubric = TaskRun.from_trials("r", "aime", [[2]], ["q0"], weights=(0, 0.5, 1))
     with refused("B", "mismatch", "[0.0, 0.5, 1.0] for r"):
         compare_runs([a], [rubric])
-
-
-# -- words ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("p", "distinguishable", "p_rope", "verdict"),
-    [
-        (0.99, True, None, "A is better than B:"),
-        (0.004, True, 0.2, "B is better than A:"),
-        (0.04, False, None, "Undecided: the models are not distinguishable"),
-        (0.5, False, None, "Undecided: either is better with the same probability"),
-        (0.999999, True, 0.97, "A and B are practically equal: they differ by -0.1 to 0.1"),
-    ],
-)
-def test_verdicts(pair, p, distinguishable, p_rope, verdict):
-    (task,) = compare_runs([pair[0]], [pair[1]], rope=0.1).tasks
-    summary = replace(task.comparison, p_a_greater=p, p_rope=p_rope)
-    assert verdict_sentence(summary, distinguishable).startswith(verdict)
 
 
 def test_questions_with_the_same_observed_scores_are_not_listed():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,22 +13,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import yaml
-from _support.command_line import called, refusal
+from _support.command_line import answer, called, refusal
 from _support.paths import REPOSITORY
 from scipy import stats
 
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_hat_k_posterior
 from lm_eval_bayes.analysis.comparison import compare_runs
 from lm_eval_bayes.analysis.gate import gate_checks
-from lm_eval_bayes.cli.ui.errors import TerminatedError
-from lm_eval_bayes.cli.ui.gate import GateOptions
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 
 #: Files of an earlier check, by their suffix.
 EARLIER = {
     ".xml": '<testsuite name="lm-eval-bayes" tests="9" failures="0" errors="0" />\n',
-    ".md": "**a** and **b**\n\n| check | outcome | estimate ± sd |\n",
+    ".md": "**lm-eval-bayes gate**\n\n| outcome | check | numbers |\n",
 }
 
 
@@ -80,9 +77,10 @@ def test_three_outcomes(tmp_path, new, outcome, exit_code):
     z = (a.mu - b.mu) / np.hypot(a.sigma, b.sigma)
     assert check["probability"] == pytest.approx(stats.norm.cdf(-z), abs=0.02)
     assert check["probability"] == pytest.approx(report["p_a_less"], abs=1e-12)
-    if outcome == "not known yet":
-        n = 8 * ((stats.norm.ppf(0.975) / z) ** 2 - 1)
-        assert check["further_trials"] == pytest.approx(n, rel=0.02, abs=1)
+    forecasts = [
+        line["forecast"] for line in answer("plan", tmp_path / "two.csv")["separation"][0]["pairs"]
+    ]
+    assert [check["forecast"]] == (forecasts or [None])
 
 
 def test_what_fails_the_step_fails_in_the_xml(tmp_path):
@@ -97,10 +95,9 @@ def test_what_fails_the_step_fails_in_the_xml(tmp_path):
 def test_both_formats_in_one_file_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     board(tmp_path / "two.csv", 0.6, 0.2)
-    (tmp_path / "gate").write_text(EARLIER[".xml"])
     options = ("--margin", "0", "--junit", "gate", "--markdown", tmp_path / "gate")
     assert refusal("gate", tmp_path / "two.csv", *options) == ("--markdown", "conflict")
-    assert "--markdown" in error_of(tmp_path / "gate")
+    assert not (tmp_path / "gate").exists()
 
 
 def error_of(junit):
@@ -109,12 +106,10 @@ def error_of(junit):
     return suite_of(junit).find("testcase/error").get("message")
 
 
-#: Wrong arguments that the parser refuses, that the command refuses, and a run that is missing.
+#: Wrong arguments, and a run that is missing.
 WRONG = (
-    "two.csv --margin high --junit gate.xml",
-    "two.csv --margin 0 --no-such-option --junit=gate.xml",
-    "--margin 0 --junit=gate.xml",
     "two.csv --margin -1 --junit gate.xml",
+    "two.csv --on pass^0 --junit gate.xml",
     "missing.csv --margin 0 --junit gate.xml",
 )
 
@@ -135,7 +130,7 @@ def test_wrong_arguments_are_reported_where_outcomes_are(tmp_path, monkeypatch, 
     (annotation,) = (line for line in error.splitlines() if line.startswith("::"))
     assert annotation == f"::error title=lm-eval-bayes::{message.replace('%', '%25')}"
     text = Path("gate.md").read_text()
-    assert text.startswith("**error** ")
+    assert "error:" in text
     assert Path("summary.md").read_text() == "before\n" + text
 
 
@@ -160,7 +155,7 @@ def test_an_interrupted_check_leaves_no_earlier_outcome(tmp_path, monkeypatch):
 
     monkeypatch.setattr("lm_eval_bayes.cli.commands.gate.read_sides", interrupted)
     assert called("gate", tmp_path / "two.csv", "--margin", "0", "--junit", junit)[0] == 130
-    assert "interrupted" in error_of(junit)
+    assert error_of(junit) == "the command did not finish"
 
 
 def test_a_margin_makes_equal_models_not_worse(tmp_path):
@@ -188,7 +183,8 @@ def test_pass_hat_k(tmp_path):
     a, b = (pass_hat_k_posterior(outcomes(counts[name]), 4) for name in ("new", "old"))
     assert check["quantity"] == "pass^4"
     assert check["estimate"] == pytest.approx(a.mu - b.mu, abs=1e-9)
-    assert check["sd"] == pytest.approx(np.hypot(a.sigma, b.sigma), rel=1e-6)
+    width = check["interval"]["high"] - check["interval"]["low"]
+    assert width == pytest.approx(2 * 1.96 * np.hypot(a.sigma, b.sigma), rel=0.03)
     assert check["extrapolated_from"] is None
     _, report, _ = gate(tmp_path / "two.csv", "--margin", "0", "--on", "pass^9")
     assert report["checks"][0]["extrapolated_from"] == 8
@@ -277,12 +273,10 @@ def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
     runs = tmp_path / "two.csv"
     board(runs, 0.2, 0.6)
     before = runs.read_bytes()
-    assert called("gate", runs, "--margin", "nothing", option, runs)[0] == 2
-    assert runs.read_bytes() == before
     assert refusal("gate", runs, "--margin", "0", option, runs) == (option, "path")
     assert runs.read_bytes() == before
     other = tmp_path / "other"
-    for options in (("--margin", "0"), ("--floor", ".1"), ("--margin", "x")):
+    for options in (("--margin", "0"), ("--floor", ".1"), ("--margin", "-1")):
         outcome = other.read_bytes() if other.exists() else None
         called("gate", runs, *options, option, other)
         assert other.read_bytes() != outcome
@@ -295,7 +289,6 @@ def test_a_pipe_is_not_replaced(tmp_path, monkeypatch, option):
     os.mkfifo(pipe)
     monkeypatch.delattr("lm_eval_bayes.cli.commands.gate.read_sides")
     assert refusal("gate", "two.csv", "--margin", "0", option, pipe) == (option, "path")
-    assert called("gate", "two.csv", "--margin", "nothing", option, pipe)[0] == 2
     assert pipe.is_fifo()
 
 
@@ -307,23 +300,8 @@ def test_an_error_of_standard_output_is_no_outcome(tmp_path, monkeypatch):
     monkeypatch.setattr("lm_eval_bayes.cli.commands.gate.say_json", broken)
     command = ("gate", tmp_path / "two.csv", "--margin", "0", "--junit", tmp_path / "gate.xml")
     code, _, error = called(*command, "--json")
-    assert (code, "worse: P" in error) == (2, True)
+    assert (code, "FAIL  new is worse than old" in error) == (2, True)
     assert counted(tmp_path / "gate.xml", "failures", "errors") == ["1", "0"]
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (TerminatedError(signal.SIGTERM), "the command was terminated by SIGTERM"),
-        (OSError(5, "Input/output error", "a.csv"), "system of a.csv: Input/output error"),
-        (ZeroDivisionError("x"), "the command ended with an unexpected error"),
-    ],
-)
-def test_no_class_of_an_exception_is_an_outcome(tmp_path, error, message):
-    with pytest.raises(type(error)), GateOptions(margin=0, junit=tmp_path / "gate.xml").files():
-        raise error
-    assert message in error_of(tmp_path / "gate.xml")
-    assert type(error).__name__ not in error_of(tmp_path / "gate.xml")
 
 
 @pytest.mark.slow
@@ -374,7 +352,8 @@ def test_two_runs_of_one_model_have_one_label_each(tmp_path):
         tasks_of(tmp_path / file, "x", 0.5, seed)
     options = ("--margin", "0", "--markdown", tmp_path / "gate.md")
     called("gate", tmp_path / "a.csv", tmp_path / "b.csv", *options)
-    assert (tmp_path / "gate.md").read_text().startswith("**m** (A) and **m** (B)\n")
+    assert " m (A) " in (tmp_path / "gate.md").read_text()
+    assert " m (B) " in (tmp_path / "gate.md").read_text()
 
 
 # -- tasks that one of the models lacks ------------------------------------------------------------
@@ -415,7 +394,6 @@ def test_a_task_that_only_b_has_fails(tmp_path, more, n_checks):
     assert "y, z" in failure.get("message")
     assert [suite.get(n) for n in ("tests", "failures", "skipped")] == [str(n_checks), "1", "0"]
     assert failure.get("message") in table
-    assert "left out" not in table
 
 
 @pytest.mark.parametrize(

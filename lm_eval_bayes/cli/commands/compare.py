@@ -28,9 +28,7 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.comparison import RunComparison
     from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-    from lm_eval_bayes.stats import IntervalSpec, TrialsForecast
 
 
 #: What happens to questions that only one model answered.
@@ -110,6 +108,7 @@ def command(
     from lm_eval_bayes._util.validation import check_count, check_non_negative
     from lm_eval_bayes.analysis.comparability import check_counted
     from lm_eval_bayes.analysis.comparison import compare_runs
+    from lm_eval_bayes.analysis.plan import pair_forecast
 
     spec = intervals.spec()
     check_count("--questions", questions, 0)
@@ -141,7 +140,7 @@ def command(
         of_kind = replace(spec, scope="population")
         results["population"] = compare_runs(informed_a, informed_b, of_kind, align=align)
     form, models = Form.of_output(), (sides["A"], sides["B"])
-    show_pair(results, models, form, _forecast(comparison, spec))
+    show_pair(results, models, form, pair_forecast(comparison))
     say_effects(effects, spec)
     if without is not None:
         with_prior, alone = (
@@ -158,17 +157,6 @@ def command(
     words = [*map(str, [a] if b is None else [a, b]), *reading.words()]
     distinguishable = (comparison.overall or comparison.tasks[0]).distinguishable
     say_next(["lm-eval-bayes", "report" if distinguishable else "plan", *words])
-
-
-def _forecast(comparison: RunComparison, spec: IntervalSpec) -> TrialsForecast | None:
-    """Return the trials after which two models may be distinguishable; None if they are."""
-    from lm_eval_bayes.analysis.plan import plan_separation
-
-    (task, *others) = comparison.tasks
-    if others or task.distinguishable or task.comparison.left_out_a + task.comparison.left_out_b:
-        return None
-    lines = plan_separation([task.a, task.b], spec).lines
-    return None if not lines or lines[0].repeats else lines[0].forecast
 
 
 # -- the two models ------------------------------------------------------------------------------

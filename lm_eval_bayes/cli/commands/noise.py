@@ -97,7 +97,9 @@ def command(
         say_each(tasks, _show, lambda noise: noise.task)
         if difference is None:
             words = ["lm-eval-bayes", "noise", *map(str, runs), *reading.words()]
-            say_next([*words, "--difference", ".05"], "trials that it needs")
+            low, high = saved.runs[0].outcomes.bounds
+            suggested = f"{0.05 * (high - low):.1g}".removeprefix("0")
+            say_next([*words, "--difference", suggested], "trials that it needs")
         warn_notes((noise.task, (), note) for noise in tasks for note in noise.notes)
         warn_notes(
             (noise.task, [model.model], note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import comb
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_TRIALS = 100_000
 #: More pairs than this take so long that their progress is shown.
 _MANY_PAIRS = 50
-#: The widths of intervals that are shown where no goal is given.
+#: The widths of intervals that are shown where no goal is given, as shares of the range of scores.
 _WIDTHS = (0.08, 0.05, 0.03, 0.02)
 
 
@@ -65,7 +65,7 @@ def command(
     models compared at once.
 
     In scope benchmark every goal can be reached with enough trials. In scope population the
-    differences between questions remain: only more questions help, and a note says so.
+    differences between questions remain: where only more questions help, the sentence says so.
 
     \b
     Examples:
@@ -87,8 +87,8 @@ def command(
     check_counted(saved.runs)
     apart = apart or (width is None and bool(boards))
     with named_as_options("width", "max_trials"):
-        widths = [width] if width is not None else [] if apart else _WIDTHS
-        of_runs = [_until_narrow(run, widths, spec, max_trials) for run in saved.runs]
+        narrowed = () if apart and width is None else saved.runs
+        of_runs = [_until_narrow(run, width, spec, max_trials) for run in narrowed]
         plans = _until_distinguishable(boards, spec, max_trials) if apart else []
     lines = [line for of_run in of_runs for line in of_run]
     if as_json:
@@ -120,10 +120,12 @@ def command(
 
 
 def _until_narrow(
-    run: TaskRun, widths: Iterable[float], spec: IntervalSpec, max_trials: int
+    run: TaskRun, width: float | None, spec: IntervalSpec, max_trials: int
 ) -> list[PlanLine]:
     from lm_eval_bayes.analysis.plan import plan_width
 
+    low, high = run.outcomes.bounds
+    widths = [share * (high - low) for share in _WIDTHS] if width is None else [width]
     plans = (plan_width([run], width, spec, max_trials=max_trials) for width in widths)
     return [line for (line,) in plans]
 

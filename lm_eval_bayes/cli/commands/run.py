@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lm_eval_bayes.harness.adaptive.rounds import Round, Rounds
-    from lm_eval_bayes.harness.adaptive.stopping import Goal, InterimAnalysis
+    from lm_eval_bayes.harness.adaptive.stopping import Goal
 
 #: The default correction of `--decide` for interim analyses.
 CORRECTION: Correction = "pocock"
@@ -45,9 +45,8 @@ class StoppingOptions:
             "RUN",
             "Stop once every score is above or below that of a finished run: its output "
             "folder, one of its files, or its trial store. The decision is about these questions "
-            "(scope benchmark), and no prior trials or clusters change it. About the population "
-            "of questions more trials of the same questions cannot decide, because the variance "
-            "between questions remains: the last line says how far away that decision is.",
+            "(scope benchmark), and no prior trials or clusters change it; `compare` says what is "
+            "known about other questions.",
         ),
     ] = None
     budget: Annotated[
@@ -231,7 +230,6 @@ def _reporter(goal: Goal) -> Callable[[Round | str], None]:
 
     lines = RoundLines(goal, Form.of_output(sys.stderr))
     notes: dict[str, None] = {}
-    of_population: dict[str, str] = {}
     total = ""
 
     def report(event: Round | str) -> None:
@@ -240,34 +238,17 @@ def _reporter(goal: Goal) -> Callable[[Round | str], None]:
         with tqdm.external_write_mode(file=sys.stderr):
             if isinstance(event, str):
                 warn(f"Stopped: {event}; {total}")
-                for line in [*of_population.values(), *notes]:
-                    warn(line)
+                for note in notes:
+                    warn(note)
                 return
             for line in lines.of(event):
                 warn(line)
             total = lines.total(event)
             for analysis in event.analyses:
-                if analysis.population_z is not None:
-                    distance = _distance_in_population(analysis)
-                    of_population[analysis.task] = (
-                        f"{analysis.task}, other questions of the kind: {distance}"
-                    )
                 if analysis.note is not None:
                     notes[f"note: {analysis.task}: {analysis.note}"] = None
 
     return report
-
-
-def _distance_in_population(analysis: InterimAnalysis) -> str:
-    """Return how far a decision about the population of questions is away."""
-    from lm_eval_bayes.stats import CONFIDENCE, z_threshold
-
-    limit = analysis.population_z_limit
-    least = z_threshold(0.5 + 0.5 * CONFIDENCE)
-    needed = f"z = {analysis.population_z:.3g}; one analysis needs {least:.3g}"
-    if limit is None:
-        return f"{needed}, and the differences of questions are no larger than chance"
-    return f"{needed}, and endless trials of these questions would give about {limit:.3g}"
 
 
 # -- errors --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large
+from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, plural
 from lm_eval_bayes.cli.screens.bars import filled_bar
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -63,6 +63,8 @@ def show_runs(lines: Sequence[PlanLine], form: Form) -> None:
 
 
 def _width_sentence(line: PlanLine, about: str, form: Form) -> str:
+    from lm_eval_bayes.analysis.plan import NEEDS_QUESTIONS
+
     forecast = line.forecast
     width, now = f"{forecast.target:g}", f"{forecast.current:.3f}"
     if line.reached:
@@ -70,12 +72,10 @@ def _width_sentence(line: PlanLine, about: str, form: Form) -> str:
     if line.repeats:
         return f"Further trials of {line.models[0]} on {line.task} would repeat the saved ones."
     if forecast.additional is None:
-        no_number = forecast.limit is not None and forecast.limit > forecast.target
-        trials = "No number of trials makes"
-        if not no_number:
-            trials = f"{forecast.max_trials:,} more trials per question do not make"
-        more = ": more questions are needed" * no_number
-        return f"{trials} {about} {width} wide; it is {now} now{more}."
+        trials = f"{forecast.max_trials:,} more trials per question may not make"
+        if not forecast.reachable:
+            return NEEDS_QUESTIONS.format(f"make {about} {width} wide") + f" It is {now} now."
+        return f"{trials} {about} {width} wide; it is {now} now."
     return (
         f"{_total(line, form)} trials per question ({_more(line, form)} more) make {about} {width} "
         f"wide; it is {now} now."
@@ -102,17 +102,19 @@ def _say_unknown(lines: Sequence[PlanLine]) -> None:
 
 def show_pairs(plan: SeparationPlan, form: Form) -> None:
     """Print how many pairs of models are distinguishable after how many trials."""
+    from lm_eval_bayes.analysis.plan import trials_in_words
+
     if not plan.lines:
         say_sentence(plan.sentence(), form)
         return
-    now = f"{plan.n_now:,.0f} {'trial' if plan.n_now == 1 else 'trials'}"
-    say_sentence(f"{plan.sentence()} Now: {now}, {len(plan.distinguishable)} pairs.", form)
+    now, n_apart = trials_in_words(plan.n_now), plural(len(plan.distinguishable), "pair")
+    say_sentence(f"{plan.sentence()} Now: {now}, {n_apart}.", form)
     say()
     counts = plan.counts()
     n_questions, n_models = plan.lines[0].n_questions, len(plan.models)
     columns = [
-        Column("trials", [form.integer(row) for row, _ in counts]),
-        Column("in all", [form.integer(row * n_questions * n_models) for row, _ in counts]),
+        Column("trials", [form.number(row) for row, _ in counts]),
+        Column("in all", [form.number(row * n_questions * n_models) for row, _ in counts]),
     ]
     shares = [n / plan.n_pairs for _, n in counts]
     width = max(free_width([*columns, Column("", ["100%"])], form) - 10, 10)
@@ -138,24 +140,18 @@ def show_each_pair(lines: Sequence[PlanLine], form: Form) -> None:
 
 
 def _more(line: PlanLine, form: Form) -> str:
-    if line.reached:
-        return "0"
-    further = line.forecast.additional
-    return NO_VALUE if line.repeats or further is None else form.integer(further)
+    return NO_VALUE if line.total is None else form.number(line.forecast.additional or 0)
 
 
 def _total(line: PlanLine, form: Form) -> str:
-    further = line.forecast.additional
-    if line.repeats or further is None:
-        return NO_VALUE
-    return form.integer(max(line.n_now) + further)
+    return NO_VALUE if line.total is None else form.number(line.total)
 
 
 def _range(line: PlanLine, form: Form) -> str:
     low, high = line.forecast.additional_low, line.forecast.additional_high
     if line.reached or line.repeats or low is None:
         return NO_VALUE
-    return f"{form.integer(low)} {'or more' if high is None else f'to {form.integer(high)}'}"
+    return f"{form.number(low)} {'or more' if high is None else f'to {form.number(high)}'}"
 
 
 def _amount(amount: ForecastAmount | None, form: Callable[[float | None], str]) -> str:

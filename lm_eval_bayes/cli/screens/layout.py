@@ -74,9 +74,10 @@ class Form:
         text = format_score(value)
         return f"+{text}" if sign and not text.startswith("-") else text
 
-    def integer(self, value: float) -> str:
-        """Return a whole number, with commas for people."""
-        return f"{value:,.0f}" if self.drawn else f"{value:.0f}"
+    def number(self, value: float) -> str:
+        """Return a number of things, or a mean of such numbers, with commas for people."""
+        text = f"{value:,.1f}".removesuffix(".0")
+        return text if self.drawn else text.replace(",", "")
 
 
 @dataclass(frozen=True)

@@ -179,10 +179,10 @@ def _unscored(summary: TaskSummary) -> str:
 
 def _shares_and_cost(summary: TaskSummary, form: Form) -> str:
     run = summary.run
-    parts = [f"{form.integer(run.n_trials)} {'trial' if run.n_trials == 1 else 'trials'}"]
+    parts = [f"{form.number(run.n_trials)} {'trial' if run.n_trials == 1 else 'trials'}"]
     if run.tokens is not None:
         a_trial = run.tokens / max(run.n_trials, 1)
-        parts += [f"{form.integer(run.tokens)} tokens", f"{format_large(a_trial)} a trial"]
+        parts += [f"{form.number(run.tokens)} tokens", f"{format_large(a_trial)} a trial"]
     if run.busy_seconds is not None:
         parts.append(f"{format_duration(run.busy_seconds)} of the model")
     if run.cost is not None:

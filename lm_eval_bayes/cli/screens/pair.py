@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from lm_eval_bayes._util.text import (
     NO_VALUE,
     first_names,
-    format_interval,
-    format_mean_sd,
     format_range,
     format_score,
     plural,
@@ -28,13 +26,12 @@ from lm_eval_bayes.cli.screens.layout import (
 from lm_eval_bayes.cli.ui.output import say, say_prose, warn_after, warn_notes
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.comparison import MeanDifference, RunComparison, TaskComparison
+    from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
     from lm_eval_bayes.runs.task_run import TaskRun
     from lm_eval_bayes.stats import (
         Comparison,
         PassCurveComparison,
         Scope,
-        SingleTrialComparison,
         TrialsForecast,
     )
 
@@ -95,11 +92,14 @@ def show_pair(
         if tasks:
             say_sentence(f"left out: {first_names(tasks)}, which only {side} has", form)
     if forecast is not None:
-        say_sentence(_forecast_sentence(forecast), form)
+        from lm_eval_bayes.analysis.plan import apart_sentence
+
+        say_sentence(apart_sentence(forecast), form)
 
 
 def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> str:
     """Return whether the models are distinguishable, and on which questions."""
+    from lm_eval_bayes.analysis.comparability import ARE_COPIES
     from lm_eval_bayes.stats import CONFIDENCE
 
     summaries = {s: result.overall or result.tasks[0].comparison for s, result in results.items()}
@@ -114,7 +114,11 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
         low, high = summary.rope
         equal = f" They differ by {low:g} to {high:g} with probability {summary.p_rope:.3f}."
     if not are[scope]:
-        return f"{models[0]} and {models[1]} are not distinguishable {where}.{equal}"
+        both, level = " and ".join(models), format_score(abs(summary.posterior.mu)) == "0.000"
+        if result.copies:
+            return f"{both} {ARE_COPIES}."
+        level_and = "level and " * level
+        return f"{both} are {level_and}not distinguishable {where}.{equal}"
     better, worse = models if summary.p_a_greater >= 0.5 else models[::-1]
     if scope == "benchmark" and are.get("population"):
         where += ", and on others of the kind"
@@ -193,59 +197,19 @@ def _show_curves(task: TaskComparison, curves: PassCurveComparison, form: Form) 
     say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
 
 
-def _forecast_sentence(forecast: TrialsForecast) -> str:
-    if forecast.additional is None:
-        return f"{forecast.max_trials:,} more trials per question may not tell them apart."
-    low = 0 if forecast.additional_low is None else forecast.additional_low
-    high = forecast.additional_high
-    to = f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
-    more = plural(forecast.additional, "more trial")
-    return f"{more} per question may tell them apart (90%: {to})."
-
-
 # -- what is shown with --verbose, in JSON and by warnings ----------------------------------------
 
 
 def show_details(comparison: RunComparison) -> None:
-    """Print P(A > B), task by task and for the mean."""
-    for task in comparison.tasks:
-        say_prose(f"{task.task}:")
-        _show_verdict(task.comparison, task.verdict)
-        if task.paired is not None:
-            _show_single_trial_model(task.paired)
-    if comparison.overall is not None:
-        say_prose("mean over tasks:")
-        _show_verdict(comparison.overall, comparison.overall.verdict)
-
-
-def _show_single_trial_model(paired: SingleTrialComparison) -> None:
-    say_prose(
-        f"one trial per question, paired (Bowyer et al. 2025): A - B = "
-        f"{format_mean_sd(paired.difference, paired.sd)}, "
-        f"interval {format_interval(paired.interval)}, "
-        f"{probability_statement('P(A > B)', paired.p_a_greater)}, "
-        f"odds ratio {paired.odds_ratio:.3g} "
-        f"({paired.odds_ratio_interval.low:.3g} to {paired.odds_ratio_interval.high:.3g})"
-    )
-    if paired.table is not None:
-        both, only_a, only_b, neither = paired.table
-        say_prose(
-            f"right: both {both:,}, only A {only_a:,}, only B {only_b:,}, neither {neither:,}"
-        )
-
-
-def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
-    from lm_eval_bayes.analysis.comparison import FLAT_PRIOR
-
-    statements = [
-        probability_statement("P(A > B)", result.p_a_greater),
-        probability_statement("P(A < B)", 1.0 - result.p_a_greater),
-    ]
-    if result.rope is not None and result.p_rope is not None:
-        event = f"P({result.rope[0]:g} <= A - B <= {result.rope[1]:g})"
-        statements.append(probability_statement(event, result.p_rope))
-    say_prose(", ".join(statements))
-    say_prose(f"verdict, {FLAT_PRIOR}: {verdict}")
+    """Print P(A > B), task by task and for the mean, and that of practical equivalence."""
+    results = {task.task: task.comparison for task in comparison.tasks}
+    means = {} if comparison.overall is None else {"mean over tasks": comparison.overall}
+    for where, result in {**results, **means}.items():
+        statements = [probability_statement("P(A > B)", result.p_a_greater)]
+        if result.rope is not None and result.p_rope is not None:
+            event = f"P({result.rope[0]:g} <= A - B <= {result.rope[1]:g})"
+            statements.append(probability_statement(event, result.p_rope))
+        say_prose(f"{where}: {', '.join(statements)}, under a flat prior on the difference")
 
 
 def warn_about(comparison: RunComparison) -> None:

@@ -48,8 +48,8 @@ class RoundLines:
 
     def total(self, event: Round) -> str:
         """Return what the run has sampled so far."""
-        tokens = "" if event.tokens is None else f", {self._form.integer(event.tokens)} tokens"
-        trials = f"{self._form.integer(event.n_trials)} trials"
+        tokens = "" if event.tokens is None else f", {self._form.number(event.tokens)} tokens"
+        trials = f"{self._form.number(event.n_trials)} trials"
         return f"{trials}{tokens}, {format_duration(3600 * event.hours)}"
 
     def _goal_line(self, tasks: list[str]) -> str:
@@ -67,7 +67,7 @@ class RoundLines:
         ends = analysis.low, analysis.high
         more = "done" if analysis.reached else ""
         if not analysis.reached and analysis.further is not None:
-            more = self._form.integer(analysis.further)
+            more = self._form.number(analysis.further)
         elif self._goal.baseline is not None:
             more = f"{more} {one_line(analysis.reason)}".strip()
         n = format_range((analysis.fewest, analysis.most)).replace(" to ", "-")

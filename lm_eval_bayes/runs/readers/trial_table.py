@@ -175,7 +175,8 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     runs = partial_runs(trials, file, query, metric=columns["score"])
     warnings = [f"{file.name}: {w}" for w in _warnings(table, "question" in query.columns)]
     read = [kind for kind in columns if kind not in _ON_DEMAND or table.texts is not None]
-    notes = [f"columns of tables: {', '.join(f'{kind}={columns[kind]}' for kind in read)}"]
+    renamed = [f"{kind}={columns[kind]}" for kind in read if kind != columns[kind]]
+    notes = [f"columns of tables: {', '.join(renamed)}"] * bool(renamed)
     notes += [f"{file.name}: {note}" for note in table.notes]
     tasks = tuple(dict.fromkeys(run.task for run in runs))
     return FileContents(runs, tasks, warnings=tuple(warnings), notes=tuple(notes))

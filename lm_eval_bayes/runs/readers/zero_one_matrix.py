@@ -18,6 +18,7 @@ from lm_eval_bayes._util.text import error_line, first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import number
 from lm_eval_bayes.runs.readers.column_names import (
+    ALIASES,
     IDS,
     MISSING,
     MODELS,
@@ -61,16 +62,29 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is not an outcome matrix.
     """
-    runs, notes = (runs_of_arrays if file.suffix in ARRAYS else runs_of_csv)(file, query)
-    of_file = tuple(f"{file.name}: {note}" for note in notes)
-    return FileContents(runs, tuple(run.task for run in runs), notes=of_file)
+    if file.suffix in ARRAYS:
+        runs, notes = runs_of_arrays(file, query)
+        unknown = list[str]()
+    else:
+        runs, notes, unknown = runs_of_csv(file, query)
+    return FileContents(
+        runs,
+        tuple(run.task for run in runs),
+        warnings=(
+            f"{file.name}: read as outcomes: {first_names(unknown)}; --columns score=NAME chooses",
+        )
+        * bool(unknown),
+        notes=tuple(f"{file.name}: {note}" for note in notes),
+    )
 
 
 # -- CSV -----------------------------------------------------------------------------------------
 
 
-def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
-    """Read outcomes of zeros and ones, one question a row; return the runs, and notes.
+def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str], list[str]]:
+    """Read outcomes of zeros and ones, one question a row.
+
+    Return the runs, notes, and the columns of outcomes that have no known name of a score.
 
     Without a header a row is a question and a column a trial of one model, named as the file.
     A header may name a column of question ids, one of models, one of tasks and one of trial
@@ -127,7 +141,10 @@ def runs_of_csv(path: Path, query: Query) -> tuple[list[PartialRun], list[str]]:
         notes.append("row 1 is read as outcomes, and not as the numbers of the columns")
     if are_models:
         notes.append(f"columns are read as models: {first_names(list(dict.fromkeys(models)))}")
-    return partial_runs(columns, path, query), notes
+    known = [*ALIASES["score"], ""]
+    unknown = [names[i] for i in values if names[i].lower() not in known]
+    is_unknown = not numbered and not are_models
+    return partial_runs(columns, path, query), notes, unknown * is_unknown
 
 
 def _check_columns(names: Sequence[str], are_models: bool, path: Path) -> None:

@@ -88,7 +88,8 @@ class DecisionReached:
     more with each further one (:meth:`false_decision_rate`). With a correction
     z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5] is compared with thresholds that are such
     that with equal models there is a winner, in either direction, in at most 1 − confidence of the
-    runs, over all analyses. For "obrien-fleming" and "pocock" the analyses are planned in
+    runs, over all analyses. They also have to be distinguishable, which alone decides where one
+    analysis is planned. For "obrien-fleming" and "pocock" the analyses are planned in
     advance. "obrien-fleming" is strict early and costs little at the last analysis; "pocock" is
     about as strict at every analysis and stops earlier where the difference is large. "anytime"
     needs no plan: analyses may be made whenever one likes, and a run may be extended after it
@@ -238,11 +239,14 @@ class DecisionReached:
             reason = f"{trials} trials are not one of the planned analyses"
             return StopVerdict(False, rule, reason, trials)
         decided = z >= threshold and z > 0.0
-        if self.correction == "none":
+        analyses = 1 if self.analyses is None else len(self.analyses)
+        is_single = self.correction == "none" or (self.correction in _SPENDINGS and analyses == 1)
+        if decided or is_single:
             best_first = sorted((a, b), key=lambda side: side.mu, reverse=True)
             comparison = compare_in_order(best_first, self.confidence, seed=0)
-            z, threshold = abs(float(comparison.z[0, 1])), comparison.critical_value
             decided = bool(comparison.separated.any())
+        if is_single:
+            z, threshold = abs(float(comparison.z[0, 1])), comparison.critical_value
         on_data = gap.note if a.scope == "population" else None
         if decided:
             winner = names[0] if gap.mu > 0.0 else names[1]
@@ -250,7 +254,7 @@ class DecisionReached:
         else:
             winner, reason = None, f"z = {z:.3g} is below {threshold:.4g}: no decision"
             if z > threshold:
-                reason = "the interval of the difference holds 0: no decision"
+                reason = "the models are not distinguishable: no decision"
         # no rate is stated where the correction does not hold
         on_rate = self.validity(a, b) or (self._note(trials, a.scope) if decided else None)
         note = joined_notes([on_rate, on_data])

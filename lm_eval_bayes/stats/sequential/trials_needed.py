@@ -63,6 +63,9 @@ class TrialsForecast(Record):
         Share of the draws in which the goal is reached after `max_trials` further trials.
     max_trials : int
         The largest number of further trials that was evaluated.
+    reachable : bool
+        Whether half of the draws reach the goal with any number of trials; in scope "population"
+        more questions may be needed.
     limit : float or None
         Median of the limiting width for many trials; None where that is 0.
     level : float or None
@@ -84,6 +87,7 @@ class TrialsForecast(Record):
     additional_high: int | None
     probability: float
     max_trials: int
+    reachable: bool
     limit: float | None
     level: float | None
     scope: Scope
@@ -252,17 +256,6 @@ def _forecast(
     notes = [*(posterior.note for posterior in posteriors), note]
     if any(side.scored and (side.trials_range or (1, 1))[1] < 2 for side in posteriors):
         notes.append(NO_DISPERSION)
-    if middle is None and posteriors[0].scope == "population" and reached(np.inf) < 0.5:
-        unit = "questions" if posteriors[0].clusters is None else "clusters of questions"
-        notes.append(
-            "Not reachable by more trials alone: with any number of trials of these questions only "
-            f"{reached(np.inf):.0%} of the predictive draws reach the goal; more {unit} are needed."
-        )
-    elif middle is None:
-        notes.append(
-            f"Within {max_trials} further trials per question only {last:.0%} of the predictive "
-            "draws reach the goal."
-        )
     n_trials = [posterior.n_trials for posterior in posteriors if posterior.n_trials is not None]
     return TrialsForecast(
         trials=float(np.mean(n_trials)),
@@ -271,6 +264,9 @@ def _forecast(
         additional_high=high,
         probability=last,
         max_trials=max_trials,
+        reachable=middle is not None
+        or posteriors[0].scope == "benchmark"
+        or reached(np.inf) >= 0.5,
         scope=posteriors[0].scope,
         note=joined_notes(notes),
         **fields,

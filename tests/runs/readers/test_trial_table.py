@@ -71,10 +71,7 @@ ENDINGS = (
 def test_every_format_holds_the_outcomes_of_the_matrix(tmp_path, ending):
     saved = read_runs([write_rows(tmp_path / f"board{ending}", rows_of(outcomes()))])
     assert (saved.models, saved.tasks) == (tuple(sorted(MODELS, key=saved.models.index)), ("aime",))
-    assert (
-        "question=question_id, model=model, task=task, trial=epoch, score=correct"
-        in (saved.notes[0])
-    )
+    assert "question=question_id, trial=epoch, score=correct" in (saved.notes[0])
     for run in saved.runs:
         order = [QUESTIONS.index(id) for id in run.question_ids]
         assert run.matrix().tolist() == outcomes()[MODELS.index(run.model)][order].tolist()
@@ -310,11 +307,22 @@ def test_all_columns_that_are_read_are_named(tmp_path, read):
     }
     row = dict.fromkeys(kinds.values(), "1") | {"other": "1"}
     (note,) = read_runs([write_rows(tmp_path / "all.jsonl", [row])]).notes
-    named = ", ".join(f"{kind}={column}" for kind, column in kinds.items())
+    named = ", ".join(f"{kind}={name}" for kind, name in kinds.items() if kind != name)
     assert note.endswith(f": {named}")
     # the right answers are read with the responses only
-    (note,) = read("question,score,target\na,1,7\n").notes
-    assert note.endswith(": question=question, score=score")
+    (note,) = read("question,correct,target\na,1,7\n").notes
+    assert note.endswith(": score=correct")
+    assert read("question,score\na,1\n").notes == ()
+
+
+def test_a_column_of_outcomes_without_a_known_name_is_a_warning(read):
+    """It is counted, as the only column beside the trials, and the warning names it."""
+    for column, n_warnings in (("foo", 1), ("correct", 0)):
+        saved = read(f"question,trial,{column}\na,1,1\na,2,0\nb,1,0\nb,2,0\n")
+        (run,) = saved.runs
+        assert run.outcomes.counts.tolist() == [[1, 1], [2, 0]]
+        assert len(saved.warnings) == n_warnings
+        assert all(column in warning for warning in saved.warnings)
 
 
 def test_columns_of_counts_that_are_not_read_are_named(read):
