@@ -9,21 +9,25 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import to_plain
 from lm_eval_bayes.analysis.board import Board, mean_board, task_board
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import PrefixPosterior, prefix_posteriors
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.plan import SeparationPlan, plan_separation
 from lm_eval_bayes.analysis.summary import (
-    GroupSummary,
     TaskSummary,
-    all_groups,
-    posteriors_of_means,
     summarise,
-    summarise_groups,
 )
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats import DEFAULT_INTERVAL, SCOPES, FloatArray, IntArray, IntervalSpec
+from lm_eval_bayes.stats import (
+    DEFAULT_INTERVAL,
+    SCOPES,
+    FloatArray,
+    IntArray,
+    IntervalSpec,
+    Posterior,
+)
 
 #: The most models of a panel whose pairs get a forecast of further trials.
 _FORECAST_MODELS = 25
@@ -191,8 +195,6 @@ class ReportData:
     ----------
     panels : tuple of TaskPanel
         One per task, or more if models answered different questions of it.
-    groups : tuple of GroupSummary
-        Means over tasks.
     warnings : tuple of str
         Warnings of the reader.
     spec : IntervalSpec
@@ -202,7 +204,6 @@ class ReportData:
     """
 
     panels: tuple[TaskPanel, ...]
-    groups: tuple[GroupSummary, ...]
     warnings: tuple[str, ...]
     spec: IntervalSpec
     overall: Board | None = None
@@ -234,17 +235,46 @@ class ReportData:
         return sum(summary.run.n_trials for summary in self.summaries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types: the leaderboards, the summaries and the means."""
+        """Return the numbers of the page as plain JSON types."""
         return {
             "scope": self.spec.scope,
             "level": self.spec.level,
             "interval": self.spec.method,
             "seed": self.spec.seed,
-            "leaderboards": [panel.board.to_dict() for panel in self.panels],
-            "summaries": [summary.to_dict(categories=False) for summary in self.summaries],
-            "groups": [group.to_dict() for group in self.groups],
+            "leaderboards": [_board_to_dict(panel.scores) for panel in self.panels],
+            "overall": self.overall and _board_to_dict(self.overall),
+            "summaries": [_summary_to_dict(summary) for summary in self.summaries],
             "warnings": list(self.warnings),
         }
+
+
+def _board_to_dict(board: Board) -> dict[str, Any]:
+    rows = zip(board.leaderboard.rows, board.intervals, strict=True)
+    return {
+        "task": board.leaderboard.task,
+        "questions": board.leaderboard.n_questions,
+        "places": [
+            row.to_dict() | {"intervals": to_plain(dict(zip(SCOPES, pair, strict=True)))}
+            for row, pair in rows
+        ],
+        "distinguishable": board.leaderboard.ranking.distinguishable.tolist(),
+        "notes": list(board.leaderboard.notes),
+    }
+
+
+def _summary_to_dict(summary: TaskSummary) -> dict[str, Any]:
+    return {
+        "model": summary.run.model,
+        "task": summary.run.task,
+        "avg": summary.average and summary.average.value,
+        "bayes": summary.paper and _moments(summary.paper),
+        "rows": dict(summary.rows),
+        "posterior_rows": {row: _moments(member) for row, member in summary.family.items()},
+    }
+
+
+def _moments(posterior: Posterior) -> dict[str, float]:
+    return {"mu": posterior.mu, "sigma": posterior.sigma}
 
 
 def report_data(
@@ -277,25 +307,21 @@ def report_data(
         for group in comparable:
             n_other_models = len(of_task) - len(group)
             panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models))
-    groups = summarise_groups(summaries, all_groups(saved))
     return ReportData(
         panels=tuple(panels),
-        groups=groups,
         warnings=tuple(saved.warnings),
         spec=spec,
-        overall=_overall(panels, groups),
+        overall=_overall(panels),
     )
 
 
-def _overall(panels: Sequence[TaskPanel], groups: Sequence[GroupSummary]) -> Board | None:
+def _overall(panels: Sequence[TaskPanel]) -> Board | None:
     """Return the ranking by the mean of several tasks, if every panel has all models."""
     boards, bounds = [panel.scores for panel in panels], {panel.bounds for panel in panels}
     models = {frozenset(board.models) for board in boards}
     tasks = {panel.board.task for panel in panels}
     ranked = len(models) == len(bounds) == 1 < len(boards[0].models)
-    if not ranked or not len(tasks) == len(boards) > 1:
-        return None
-    return mean_board(boards, posteriors_of_means(groups, tasks))
+    return mean_board(boards) if ranked and len(tasks) == len(boards) > 1 else None
 
 
 def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummary]]:

@@ -87,22 +87,21 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     of_kind = np.stack([moments_of(each).first for each in alpha])
     population = np.einsum("kjp,ktp->jtp", of_kind, mixture.weight)
     n_rows, n_quantities = len(mixture.counts), of_kind.shape[1]
-    of_task = np.eye(mixture.weight.shape[1])[mixture.task] * mixture.times[:, None]
+    of_task = np.eye(mixture.weight.shape[1])[:, mixture.task] * mixture.times
     mean, variance = np.empty((2, *population.shape))
     question = np.zeros((2, n_quantities, n_rows))
     for block, member in mixture.memberships(per_row):
         first = second = np.zeros(())
         for kind in range(KINDS):
-            each = alpha[kind][:, block, None] + mixture.counts.T[:, None]
+            each = alpha[kind][:, None, block] + mixture.counts.T[..., None]
             moments = moments_of(each.reshape(len(each), -1))
             shape = (n_quantities, *member.shape[1:])
             first = first + member[kind] * moments.first.reshape(shape)
             second = second + member[kind] * moments.second.reshape(shape)
-        mean[..., block] = (first @ of_task).swapaxes(1, 2)
-        spread = np.maximum(second - first**2, 0.0)
-        variance[..., block] = (spread @ of_task).swapaxes(1, 2)
-        question += first.sum(axis=1), second.sum(axis=1)
-    sizes = of_task.sum(axis=0)[:, None]
+        mean[..., block] = of_task @ first
+        variance[..., block] = of_task @ np.maximum(second - first**2, 0.0)
+        question += first.sum(axis=2), second.sum(axis=2)
+    sizes = of_task.sum(axis=1)[:, None]
     question_mean, square = question / mixture.n_states
     return StateMoments(
         mean / sizes,
@@ -324,7 +323,8 @@ class QuestionStates(StateDistribution):
         counts = mixture.counts[mixture.where]
         theta = np.empty((mixture.n_states, *counts.shape))
         for block, member in mixture.memberships(counts.size):
-            is_second = rng.random((member.shape[1], len(counts))) < member[1][:, mixture.where]
+            second = member[1].T[:, mixture.where]
+            is_second = rng.random(second.shape) < second
             of_kinds = alpha[:, block, None]
             of_question = np.where(is_second[..., None], of_kinds[1], of_kinds[0])
             theta[block] = draw_dirichlet(counts + of_question, rng)
