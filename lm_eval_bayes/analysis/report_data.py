@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,8 +29,9 @@ from lm_eval_bayes.stats import (
     Posterior,
 )
 
-#: The most models of a panel whose pairs get a forecast of further trials.
-_FORECAST_MODELS = 25
+#: The most models of a panel whose pairs get a forecast of further trials, and all of which get
+#: curves of convergence; of more the first few do.
+_MANY_MODELS, _CURVES_OF_MANY = 25, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +138,8 @@ class TaskPanel:
     summaries : tuple of TaskSummary
         Their summaries, in the order of the ranking.
     curves : tuple of tuple of PrefixPosterior
-        hbayes@n after the first n trials, in the order of the ranking; empty where the order of
-        the trials is unknown.
+        hbayes@n after the first n trials, in the order of the ranking, of the best 8 of more than
+        25 models; empty where the order of the trials is unknown.
     question_scores : QuestionScores
         Posterior means and sds of every question, in the order of the best model's run.
     costs : tuple of ModelCost
@@ -294,10 +295,9 @@ def report_data(
     progress : callable, optional
         Called after every run with the number of runs done.
     """
-    summaries, curves = [], {}
+    summaries = []
     for run in saved.runs:
         summaries.append(summarise(run, spec))
-        curves[run.task, run.model] = prefix_posteriors(run, spec)
         if progress is not None:
             progress(len(summaries))
     panels: list[TaskPanel] = []
@@ -306,7 +306,7 @@ def report_data(
         comparable = _comparable_groups(of_task)
         for group in comparable:
             n_other_models = len(of_task) - len(group)
-            panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models))
+            panels.append(_panel(len(panels) + 1, group, spec, n_other_models))
     return ReportData(
         panels=tuple(panels),
         warnings=tuple(saved.warnings),
@@ -343,7 +343,6 @@ def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummar
 def _panel(
     number: int,
     summaries: Sequence[TaskSummary],
-    curves: Mapping[tuple[str, str], tuple[PrefixPosterior, ...]],
     spec: IntervalSpec,
     n_other_models: int,
 ) -> TaskPanel:
@@ -355,13 +354,17 @@ def _panel(
     runs = [summary.run for summary in summaries]
     scores = task_board(runs, spec, posteriors=posteriors)
     best_first = tuple(by_model[model] for model in scores.models)
+    with_curve = best_first if len(runs) <= _MANY_MODELS else best_first[:_CURVES_OF_MANY]
     return TaskPanel(
         number=number,
         scores=scores,
         summaries=best_first,
         question_scores=QuestionScores.of(best_first),
         costs=model_costs(scores.leaderboard, [summary.run for summary in best_first]),
-        curves=tuple(curves[runs[0].task, model] for model in scores.models),
+        curves=tuple(
+            prefix_posteriors(summary.run, spec, of_all=summary.learned[spec.scope])
+            for summary in with_curve
+        ),
         n_other_models=n_other_models,
-        plan=plan_separation(runs, spec) if 1 < len(runs) <= _FORECAST_MODELS else None,
+        plan=plan_separation(runs, spec) if 1 < len(runs) <= _MANY_MODELS else None,
     )

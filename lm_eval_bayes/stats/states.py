@@ -30,10 +30,9 @@ from lm_eval_bayes.stats.mixture import KINDS, Mixture
 MOST_DEGREE = 1000
 #: The variance of the mean of all chains over that of independent ones, by simulation.
 _SHARED_ANCESTORS = 2.25
-#: Draws of a score from each state that it has a variance in.
-_DRAWS_PER_STATE = 5
-#: Numbers in such tables, in all states, and the fewest and the most states.
-_TABLE, _FEWEST, _MOST = 1_000_000, 600, 4_000
+#: Numbers in such tables, in all states, and the fewest and the most states. Two states of a chain
+#: tell nearly as much of a mean as all of them.
+_TABLE, _FEWEST, _MOST = 1_000_000, 600, 1_400
 
 
 class RawMoments(NamedTuple):
@@ -235,8 +234,8 @@ class StateDistribution(Distribution):
 
     def __post_init__(self) -> None:
         protect(self)
-        per_state = _DRAWS_PER_STATE if self.state_variance.any() else 1
-        object.__setattr__(self, "n_draws", per_state * self.state_mean.size)
+        if not self.state_variance.any():
+            object.__setattr__(self, "n_draws", self.state_mean.size)
 
     @property
     def mean(self) -> float:  # type: ignore[override]
