@@ -297,7 +297,7 @@ def report_data(
     """
     summaries = []
     for run in saved.runs:
-        summaries.append(summarise(run, spec))
+        summaries.append(summarise(run, spec, thresholds=False))
         if progress is not None:
             progress(len(summaries))
     panels: list[TaskPanel] = []

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -109,8 +110,9 @@ class Mixture:
         return int(self.strength.shape[1])
 
     def thinned(self, n_states: int) -> Mixture:
-        """Return the mixture with a copy of about `n_states` of its states, evenly spaced."""
-        return self.at(np.arange(0, self.n_states, max(1, self.n_states // n_states)))
+        """Return the mixture with about `n_states` of its states, evenly spaced."""
+        step = self.n_states // n_states
+        return self if step < 2 else self.at(np.arange(0, self.n_states, step))
 
     def at(self, states: slice | IntArray) -> Mixture:
         """Return the mixture with some of its states."""
@@ -325,11 +327,9 @@ class _Chains:
     @classmethod
     def start(cls, questions: _Questions, n: int, seed: int) -> _Chains:
         """Draw n states from the prior."""
-        log_share, log_strength, *rest = _prior_states(
-            questions.n_categories, questions.n_tasks, n, seed
-        )
-        likelihood = [questions.likelihood(log_share[k], log_strength[k]) for k in range(KINDS)]
-        return cls(questions, log_share, log_strength, *rest, np.stack(likelihood))
+        prior = _prior_states(questions.n_categories, questions.n_tasks, n, seed)
+        kinds = zip(prior.log_share, prior.log_strength, strict=True)
+        return cls(questions, *prior, np.stack([questions.likelihood(*kind) for kind in kinds]))
 
     def common_weight(self) -> FloatArray:
         """Return v, (2, P); of one task, its weights."""
@@ -469,9 +469,19 @@ class _Chains:
         return np.asarray(density - 0.5 * ((log_concentration - mean) / sd) ** 2)
 
 
+class _PriorStates(NamedTuple):
+    """States drawn from the prior, see `_Chains`."""
+
+    log_share: FloatArray
+    log_strength: FloatArray
+    weight: FloatArray
+    log_common: FloatArray
+    log_concentration: FloatArray
+
+
 @lru_cache(maxsize=4)
-def _prior_states(n_categories: int, n_tasks: int, n: int, seed: int) -> tuple[FloatArray, ...]:
-    """Draw log m, log s, w, log γ and log c of n states from the prior."""
+def _prior_states(n_categories: int, n_tasks: int, n: int, seed: int) -> _PriorStates:
+    """Draw n states from the prior."""
     rng = np.random.default_rng([seed, 4])
     mean_shape = np.full((KINDS, n_categories, n), MEAN_TOTAL / n_categories)
     log_share = np.log(_draw_shares(mean_shape.swapaxes(0, 1), rng)).swapaxes(0, 1)
@@ -487,7 +497,7 @@ def _prior_states(n_categories: int, n_tasks: int, n: int, seed: int) -> tuple[F
     if n_tasks > 1:
         shape = np.repeat(common * np.exp(log_concentration), n_tasks, axis=1)
         weight = _draw_shares(shape, rng)
-    return log_share, log_strength, weight, log_common, log_concentration
+    return _PriorStates(log_share, log_strength, weight, log_common, log_concentration)
 
 
 def _draw_shares(shape: FloatArray, rng: np.random.Generator) -> FloatArray:

@@ -32,7 +32,7 @@ MOST_DEGREE = 1000
 _SHARED_ANCESTORS = 2.25
 #: Numbers in such tables, in all states, and the fewest and the most states. Two states of a chain
 #: tell nearly as much of a mean as all of them.
-_TABLE, _FEWEST, _MOST = 1_000_000, 600, 1_400
+_TABLE, _FEWEST, _MOST = 1_000_000, 600, 1_300
 
 
 class RawMoments(NamedTuple):
@@ -260,14 +260,15 @@ class StateDistribution(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""
-        state = self._spread(n_draws)
+        state = _spread(n_draws, self.state_mean.size)
         return draw_beta_moments(
             self.state_mean[state], self.state_variance[state], self.bounds, rng
         )
 
-    def _spread(self, n_draws: int) -> IntArray:
-        """Return a state for every draw, evenly spread over the chains, (n_draws,)."""
-        return np.arange(n_draws) * self.state_mean.size // n_draws
+
+def _spread(n_draws: int, n_states: int) -> IntArray:
+    """Return a state for every draw, evenly spread over the chains, (n_draws,)."""
+    return np.arange(n_draws) * n_states // n_draws
 
 
 def draw_beta_moments(
@@ -293,7 +294,7 @@ class QuestionStates(StateDistribution):
     Parameters
     ----------
     mixture : Mixture
-        Of one task, with these states.
+        Of one task; some of its states are kept.
     weights : array, shape (C+1,)
         The score of each category of the mixture.
     """
@@ -301,18 +302,22 @@ class QuestionStates(StateDistribution):
     mixture: Mixture
     weights: FloatArray
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "mixture", self.mixture.thinned(_MOST))
+
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score; of few questions the mean of draws of each, as a sum is no Beta then."""
         if self.mixture.where.size >= MANY_QUESTIONS:
             return super().draw(n_draws, rng)
-        mixture = self.mixture.at(self._spread(n_draws))
+        mixture = self.mixture.at(_spread(n_draws, self.mixture.n_states))
         # the order of the questions does not matter
         theta = self._draw_theta(replace(mixture, where=np.sort(mixture.where)), rng)
         return np.asarray((theta @ self.weights).mean(axis=1))
 
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
         """Draw all questions' category probabilities jointly."""
-        mixture = self.mixture.at(rng.permutation(self._spread(n_draws)))
+        mixture = self.mixture.at(rng.permutation(_spread(n_draws, self.mixture.n_states)))
         return CategoryDraws(self._draw_theta(mixture, rng), self.weights)
 
     @staticmethod

@@ -310,17 +310,18 @@ def number_table(panel: TaskPanel) -> Mapping[str, Any]:
     family = list(dict.fromkeys(row for summary in panel.summaries for row in summary.family))
     rows = []
     for summary, pair in zip(panel.summaries, panel.scores.intervals, strict=True):
-        paper = summary.paper
-        scores = [*zip(summary.learned.values(), pair, strict=True)]
-        scores.append((paper, paper and paper.interval()))
+        paper = None if summary.paper is None else summary.paper.interval()
+        scores = [*zip(summary.learned.values(), pair, strict=True), (summary.paper, paper)]
         texts = [
-            (format_score(posterior.mu), _ends(interval)) if posterior and interval else None
+            None
+            if posterior is None or interval is None
+            else (format_score(posterior.mu), _ends(interval))
             for posterior, interval in scores
         ]
         members = (summary.family.get(row) for row in family)
         texts += [
-            member and (format_score(member.mu), f"± {format_score(member.sigma)}")
-            for member in members
+            None if row is None else (format_score(row.mu), f"± {format_score(row.sigma)}")
+            for row in members
         ]
         average = None if summary.average is None else summary.average.value
         rows.append((name(summary.run.model), format_score(average), texts))
