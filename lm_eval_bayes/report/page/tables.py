@@ -26,8 +26,8 @@ COLUMNS = 40
 _MAX_CHARACTERS, _MIN_TEXT, _MAX_TEXT = 1_200_000, 300, 4000
 #: Characters of a question's text in its row.
 _LABEL_LENGTH = 60
-#: The most models of a staircase of pairs, and of a strip of ranks.
-_MAX_PAIRED, _MAX_STRIP = 60, 60
+#: The most models of a staircase of pairs.
+_MAX_PAIRED = 60
 #: Characters of a name in a heading.
 _MAX_HEADING = 30
 
@@ -81,7 +81,7 @@ def score_table(board: Board) -> ScoreTable:
                 interval=_ends(row.interval),
                 bar=figures.interval_bar(axis, row.mu, *pair),
                 ranks=str(low) if low == high else f"{low}–{high}",
-                strip=figures.rank_strip(low, high, n) if 1 < n <= _MAX_STRIP else Markup(""),
+                strip=figures.rank_strip(low, high, n) if n > 1 else Markup(""),
                 may_be_first=n > 1 and row.model in first,
                 apart=" ".join(str(j) for j in range(n) if differs[i, j]),
                 tasks=tuple(format_score(scores[row.model]) for scores in of_tasks),
