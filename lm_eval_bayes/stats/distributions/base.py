@@ -213,8 +213,8 @@ class MatchedBeta(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
-        mean, total = self._shape()
-        if self.sd == 0.0 or not 0.0 < total <= _LARGEST:
+        mean, total = self._shape() if self.sd else (self.mean, 0.0)
+        if not 0.0 < total <= _LARGEST:
             return self.quantiles(rng.random(n_draws))
         low, high = self.bounds
         drawn = rng.beta(mean * total, (1.0 - mean) * total, n_draws)
