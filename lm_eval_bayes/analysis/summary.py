@@ -161,8 +161,8 @@ class TaskSummary(ScorePosteriors):
         family = {name: row for name, row in self.family.items() if row.note not in notes}
         return notes + family_notes(family)
 
-    def to_dict(self, categories: bool = True) -> dict[str, Any]:
-        """Return plain JSON types, with or without the scores of categories of questions."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
         run, average = self.run, self.average
         return {
             "model": run.model,
@@ -182,7 +182,7 @@ class TaskSummary(ScorePosteriors):
             "rows": dict(self.rows),
             "shares": self.shares,
             "posterior_rows": rows_to_dict(self.family),
-            "categories": [s.to_dict() for s in self.category_scores] if categories else None,
+            "categories": [s.to_dict() for s in self.category_scores],
             "tokens": run.tokens,
             "seconds": run.busy_seconds,
             "cost": run.cost,
