@@ -130,7 +130,7 @@ def maj_at_k_posterior(
     >>> correct = [[True] * 4 + [False] * 4] * 2
     >>> posterior = maj_at_k_posterior(answers, correct, 8)
     >>> posterior.per_question.mu.round(2).tolist()
-    [0.6, 0.81]
+    [0.59, 0.8]
     """
     k = check_integer("k", k, 1, _MOST_VOTES)
     scope = check_option("scope", scope, SCOPES)
