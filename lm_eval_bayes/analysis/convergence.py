@@ -26,6 +26,7 @@ from lm_eval_bayes.stats import (
     LearnedShift,
     Metric,
     Outcomes,
+    Posterior,
     convergence_at_n,
     hbayes_at_n,
     kendall_curve,
@@ -333,6 +334,7 @@ def prefix_posteriors(
     run: TaskRun,
     spec: IntervalSpec,
     shifts: Mapping[int, LearnedShift] = MappingProxyType({}),
+    of_all: Posterior | None = None,
 ) -> tuple[PrefixPosterior, ...]:
     """Return hbayes@n for n = 1, 2, 4, … and N; none if the order of the trials is unknown.
 
@@ -344,15 +346,19 @@ def prefix_posteriors(
         Settings of the intervals.
     shifts : mapping of int to LearnedShift
         The shifts from earlier runs by n, where they are learned.
+    of_all : Posterior, optional
+        hbayes@N of all trials, with the settings of `spec`, where it is known already.
     """
     if run.trials is None or not run.n_common:
         return ()
     matrix, posteriors = run.matrix(), []
     for n in doublings(matrix.shape[1]):
-        outcomes = _first_trials(run, matrix, n)
-        if isinstance(outcomes.prior_strength, LearnedShift):
-            outcomes = replace(outcomes, prior_strength=shifts.get(n, outcomes.prior_strength))
-        posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+        posterior = of_all
+        if posterior is None or n < matrix.shape[1]:
+            outcomes = _first_trials(run, matrix, n)
+            if isinstance(outcomes.prior_strength, LearnedShift):
+                outcomes = replace(outcomes, prior_strength=shifts.get(n, outcomes.prior_strength))
+            posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
         interval = posterior.interval()
         posteriors.append(PrefixPosterior(n, posterior.mu, posterior.sigma, interval))
     return tuple(posteriors)

@@ -27,7 +27,12 @@ _DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8
 
 
 def pass_rows(
-    run: TaskRun, spec: IntervalSpec, ks: Iterable[int] | None = None
+    run: TaskRun,
+    spec: IntervalSpec,
+    ks: Iterable[int] | None = None,
+    *,
+    thresholds: bool = True,
+    score: Posterior | None = None,
 ) -> tuple[dict[str, float], dict[str, Posterior]]:
     """Return the pass family and maj@k of a run, by the row names of the harness's tables.
 
@@ -43,6 +48,10 @@ def pass_rows(
     ks : iterable of int, optional
         The values of k, each at most the fewest trials of a question. By default powers of two
         and those of the run's own settings.
+    thresholds : bool
+        Whether G-Pass and mG-Pass are among the rows.
+    score : Posterior, optional
+        hbayes@N of the run with the settings of `spec`, where it is known already.
 
     Raises
     ------
@@ -64,11 +73,16 @@ def pass_rows(
     ks = _default_ks(run, settings) if given_ks is None else given_ks
     tau = as_real(settings.get("tau", _DEFAULT_TAU))
     tau = tau if tau is not None and 0.0 <= tau <= 1.0 else _DEFAULT_TAU
-    quantities = quantities_by_row(ks, tau)
+    quantities = quantities_by_row(ks, tau if thresholds else None)
     estimates = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
-    # of the trials that the estimates are from
+    if run.scored or outcomes.prior_counts.any():
+        score = None  # the family is of the trials that the estimates are from
     family = pass_posteriors(
-        outcomes.without_prior(), list(quantities.values()), scope=spec.scope, seed=spec.seed
+        outcomes.without_prior(),
+        list(quantities.values()),
+        scope=spec.scope,
+        seed=spec.seed,
+        score=score,
     )
     posteriors = dict(zip(map(posterior_row, quantities), family, strict=True))
     if run.answers is not None and run.trials is not None:

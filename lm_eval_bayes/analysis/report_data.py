@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.plain import to_plain
 from lm_eval_bayes.analysis.board import Board, mean_board, task_board
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import PrefixPosterior, prefix_posteriors
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.plan import SeparationPlan, plan_separation
 from lm_eval_bayes.analysis.summary import (
-    GroupSummary,
     TaskSummary,
-    all_groups,
-    posteriors_of_means,
     summarise,
-    summarise_groups,
 )
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats import DEFAULT_INTERVAL, SCOPES, FloatArray, IntArray, IntervalSpec
+from lm_eval_bayes.stats import (
+    DEFAULT_INTERVAL,
+    SCOPES,
+    FloatArray,
+    IntArray,
+    IntervalSpec,
+    Posterior,
+)
 
-#: The most models of a panel whose pairs get a forecast of further trials.
-_FORECAST_MODELS = 25
+#: The most models of a panel whose pairs get a forecast of further trials, and all of which get
+#: curves of convergence; of more the first few do.
+_MANY_MODELS, _CURVES_OF_MANY = 25, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +138,8 @@ class TaskPanel:
     summaries : tuple of TaskSummary
         Their summaries, in the order of the ranking.
     curves : tuple of tuple of PrefixPosterior
-        hbayes@n after the first n trials, in the order of the ranking; empty where the order of
-        the trials is unknown.
+        hbayes@n after the first n trials, in the order of the ranking, of the best 8 of more than
+        25 models; empty where the order of the trials is unknown.
     question_scores : QuestionScores
         Posterior means and sds of every question, in the order of the best model's run.
     costs : tuple of ModelCost
@@ -191,8 +196,6 @@ class ReportData:
     ----------
     panels : tuple of TaskPanel
         One per task, or more if models answered different questions of it.
-    groups : tuple of GroupSummary
-        Means over tasks.
     warnings : tuple of str
         Warnings of the reader.
     spec : IntervalSpec
@@ -202,7 +205,6 @@ class ReportData:
     """
 
     panels: tuple[TaskPanel, ...]
-    groups: tuple[GroupSummary, ...]
     warnings: tuple[str, ...]
     spec: IntervalSpec
     overall: Board | None = None
@@ -234,17 +236,46 @@ class ReportData:
         return sum(summary.run.n_trials for summary in self.summaries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types: the leaderboards, the summaries and the means."""
+        """Return the numbers of the page as plain JSON types."""
         return {
             "scope": self.spec.scope,
             "level": self.spec.level,
             "interval": self.spec.method,
             "seed": self.spec.seed,
-            "leaderboards": [panel.board.to_dict() for panel in self.panels],
-            "summaries": [summary.to_dict(categories=False) for summary in self.summaries],
-            "groups": [group.to_dict() for group in self.groups],
+            "leaderboards": [_board_to_dict(panel.scores) for panel in self.panels],
+            "overall": self.overall and _board_to_dict(self.overall),
+            "summaries": [_summary_to_dict(summary) for summary in self.summaries],
             "warnings": list(self.warnings),
         }
+
+
+def _board_to_dict(board: Board) -> dict[str, Any]:
+    rows = zip(board.leaderboard.rows, board.intervals, strict=True)
+    return {
+        "task": board.leaderboard.task,
+        "questions": board.leaderboard.n_questions,
+        "places": [
+            row.to_dict() | {"intervals": to_plain(dict(zip(SCOPES, pair, strict=True)))}
+            for row, pair in rows
+        ],
+        "distinguishable": board.leaderboard.ranking.distinguishable.tolist(),
+        "notes": list(board.leaderboard.notes),
+    }
+
+
+def _summary_to_dict(summary: TaskSummary) -> dict[str, Any]:
+    return {
+        "model": summary.run.model,
+        "task": summary.run.task,
+        "avg": summary.average and summary.average.value,
+        "bayes": summary.paper and _moments(summary.paper),
+        "rows": dict(summary.rows),
+        "posterior_rows": {row: _moments(member) for row, member in summary.family.items()},
+    }
+
+
+def _moments(posterior: Posterior) -> dict[str, float]:
+    return {"mu": posterior.mu, "sigma": posterior.sigma}
 
 
 def report_data(
@@ -264,10 +295,9 @@ def report_data(
     progress : callable, optional
         Called after every run with the number of runs done.
     """
-    summaries, curves = [], {}
+    summaries = []
     for run in saved.runs:
-        summaries.append(summarise(run, spec))
-        curves[run.task, run.model] = prefix_posteriors(run, spec)
+        summaries.append(summarise(run, spec, thresholds=False))
         if progress is not None:
             progress(len(summaries))
     panels: list[TaskPanel] = []
@@ -276,26 +306,22 @@ def report_data(
         comparable = _comparable_groups(of_task)
         for group in comparable:
             n_other_models = len(of_task) - len(group)
-            panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models))
-    groups = summarise_groups(summaries, all_groups(saved))
+            panels.append(_panel(len(panels) + 1, group, spec, n_other_models))
     return ReportData(
         panels=tuple(panels),
-        groups=groups,
         warnings=tuple(saved.warnings),
         spec=spec,
-        overall=_overall(panels, groups),
+        overall=_overall(panels),
     )
 
 
-def _overall(panels: Sequence[TaskPanel], groups: Sequence[GroupSummary]) -> Board | None:
+def _overall(panels: Sequence[TaskPanel]) -> Board | None:
     """Return the ranking by the mean of several tasks, if every panel has all models."""
     boards, bounds = [panel.scores for panel in panels], {panel.bounds for panel in panels}
     models = {frozenset(board.models) for board in boards}
     tasks = {panel.board.task for panel in panels}
     ranked = len(models) == len(bounds) == 1 < len(boards[0].models)
-    if not ranked or not len(tasks) == len(boards) > 1:
-        return None
-    return mean_board(boards, posteriors_of_means(groups, tasks))
+    return mean_board(boards) if ranked and len(tasks) == len(boards) > 1 else None
 
 
 def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummary]]:
@@ -317,7 +343,6 @@ def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummar
 def _panel(
     number: int,
     summaries: Sequence[TaskSummary],
-    curves: Mapping[tuple[str, str], tuple[PrefixPosterior, ...]],
     spec: IntervalSpec,
     n_other_models: int,
 ) -> TaskPanel:
@@ -329,13 +354,17 @@ def _panel(
     runs = [summary.run for summary in summaries]
     scores = task_board(runs, spec, posteriors=posteriors)
     best_first = tuple(by_model[model] for model in scores.models)
+    with_curve = best_first if len(runs) <= _MANY_MODELS else best_first[:_CURVES_OF_MANY]
     return TaskPanel(
         number=number,
         scores=scores,
         summaries=best_first,
         question_scores=QuestionScores.of(best_first),
         costs=model_costs(scores.leaderboard, [summary.run for summary in best_first]),
-        curves=tuple(curves[runs[0].task, model] for model in scores.models),
+        curves=tuple(
+            prefix_posteriors(summary.run, spec, of_all=summary.learned[spec.scope])
+            for summary in with_curve
+        ),
         n_other_models=n_other_models,
-        plan=plan_separation(runs, spec) if 1 < len(runs) <= _FORECAST_MODELS else None,
+        plan=plan_separation(runs, spec) if 1 < len(runs) <= _MANY_MODELS else None,
     )

@@ -161,8 +161,8 @@ class TaskSummary(ScorePosteriors):
         family = {name: row for name, row in self.family.items() if row.note not in notes}
         return notes + family_notes(family)
 
-    def to_dict(self, categories: bool = True) -> dict[str, Any]:
-        """Return plain JSON types, with or without the scores of categories of questions."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
         run, average = self.run, self.average
         return {
             "model": run.model,
@@ -182,7 +182,7 @@ class TaskSummary(ScorePosteriors):
             "rows": dict(self.rows),
             "shares": self.shares,
             "posterior_rows": rows_to_dict(self.family),
-            "categories": [s.to_dict() for s in self.category_scores] if categories else None,
+            "categories": [s.to_dict() for s in self.category_scores],
             "tokens": run.tokens,
             "seconds": run.busy_seconds,
             "cost": run.cost,
@@ -208,6 +208,7 @@ def summarise(
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     ks: Iterable[int] | None = None,
+    thresholds: bool = True,
 ) -> TaskSummary:
     """Summarise a model's trials on a task.
 
@@ -220,6 +221,8 @@ def summarise(
     ks : iterable of int, optional
         The k of the pass family, each at most N, the fewest trials of a question. By default
         powers of two up to N and those of the run's own settings.
+    thresholds : bool
+        Whether the pass family has G-Pass and mG-Pass.
 
     Returns
     -------
@@ -241,9 +244,11 @@ def summarise(
     True
     """
     outcomes = run.outcomes
-    rows, family = pass_rows(run, replace(spec, scope="benchmark"), ks)
+    learned, paper = _posteriors(outcomes, spec)
+    of_questions, score = replace(spec, scope="benchmark"), learned["benchmark"]
+    rows, family = pass_rows(run, of_questions, ks, thresholds=thresholds, score=score)
     average, n_range = avg_at_n(outcomes) if run.n_common else None, outcomes.trials_range
-    return TaskSummary(*_posteriors(outcomes, spec), run, spec, average, rows, family, n_range)
+    return TaskSummary(learned, paper, run, spec, average, rows, family, n_range)
 
 
 def _posteriors(

@@ -130,7 +130,7 @@ def maj_at_k_posterior(
     >>> correct = [[True] * 4 + [False] * 4] * 2
     >>> posterior = maj_at_k_posterior(answers, correct, 8)
     >>> posterior.per_question.mu.round(2).tolist()
-    [0.6, 0.81]
+    [0.59, 0.8]
     """
     k = check_integer("k", k, 1, _MOST_VOTES)
     scope = check_option("scope", scope, SCOPES)
@@ -290,10 +290,10 @@ def _posterior(
     mean, square, known = np.empty((3, times.size))
     at_state = np.zeros(mixture.n_states)
     alpha = mixture.share * mixture.strength[:, None]
-    members = np.concatenate([part for _, part in mixture.memberships()], axis=1)
+    members = np.concatenate([part for _, part in mixture.memberships()], axis=2)
     for row, counts in enumerate(mixture.counts):
         own = np.flatnonzero(mixture.where[first] == row)
-        votes = _right_votes(members[:, :, row], alpha + counts[:, None], credits.shape[2] - 1)
+        votes = _right_votes(members[:, row], alpha + counts[:, None], credits.shape[2] - 1)
         credit = credits[own].mean(axis=1)
         at_state += votes.at_state @ (times[own] @ credit)
         mean[own] = credit @ votes.at_state.mean(axis=0)

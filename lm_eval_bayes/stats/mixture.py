@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,12 @@ _LARGEST_STEP, _STEP_DECADES = 2.5, 0.6
 #: and leads to the highest `_NEAR` of log s.
 _SWITCH, _NEAR = 0.2, 4.0
 _SMALLEST = 1e-300
+#: Trials per distinct row up to which log Γ(a + n)/Γ(a) is a sum of logarithms.
+_STEPS_PER_ROW = 10
+#: Every so many of the visited states are kept.
+_THINNING = 3
+#: Questions of a row from which on a binomial draw is faster than one for each.
+_BINOMIAL = 25
 #: Fits that are kept, each of about a megabyte.
 _KEPT = 40
 
@@ -58,6 +65,7 @@ def _shape_of(log_strength: npt.ArrayLike) -> FloatArray:
 
 
 _ENDS = _shape_of([_LOWEST, _HIGHEST]) ** 0.7
+_LOG_FINITE = float(np.log((1.0 - _INFINITE_PROBABILITY) * 0.7 / np.ptp(_ENDS)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +88,6 @@ class Mixture:
         Their s.
     weight : array, shape (2, T, P)
         Their weights in each task.
-    common : array, shape (2, P)
-        The weights v around which those of tasks lie; of one task, its own.
     chain : array, shape (P,)
         The number of the chain that each state is from.
     """
@@ -93,7 +99,6 @@ class Mixture:
     share: FloatArray
     strength: FloatArray
     weight: FloatArray
-    common: FloatArray
     chain: IntArray
 
     def __post_init__(self) -> None:
@@ -105,8 +110,9 @@ class Mixture:
         return int(self.strength.shape[1])
 
     def thinned(self, n_states: int) -> Mixture:
-        """Return the mixture with a copy of about `n_states` of its states, evenly spaced."""
-        return self.at(np.arange(0, self.n_states, max(1, self.n_states // n_states)))
+        """Return the mixture with about `n_states` of its states, evenly spaced."""
+        step = self.n_states // n_states
+        return self if step < 2 else self.at(np.arange(0, self.n_states, step))
 
     def at(self, states: slice | IntArray) -> Mixture:
         """Return the mixture with some of its states."""
@@ -115,7 +121,6 @@ class Mixture:
             share=self.share[..., states],
             strength=self.strength[:, states],
             weight=self.weight[..., states],
-            common=self.common[:, states],
             chain=self.chain[states],
         )
 
@@ -135,16 +140,17 @@ class Mixture:
     def memberships(self, per_row: int = 1) -> Iterator[tuple[slice, FloatArray]]:
         """Yield blocks of states, and in each the probability of row d being of kind k.
 
-        The probabilities have shape (2, states, D). Blocks are such that `per_row` numbers for
+        The probabilities have shape (2, D, states). Blocks are such that `per_row` numbers for
         every state and row need little memory.
         """
         likelihood = _Likelihood(self.counts)
         for block in blocks(self.n_states, len(self.counts) * per_row):
             log_share = np.log(self.share[..., block])
             log_strength = np.log(self.strength[:, block])
-            part = self.weight[:, self.task, block].swapaxes(1, 2) * np.stack(
+            part = np.stack(
                 [likelihood(*kind) for kind in zip(log_share, log_strength, strict=True)]
             )
+            part *= self.weight[:, self.task, block]
             part /= part.sum(axis=0) + _SMALLEST
             yield block, part
 
@@ -183,7 +189,7 @@ def _learn(rows_bytes: bytes, times_bytes: bytes, seed: int) -> Mixture:
     rng = np.random.default_rng([seed, 0])
     questions = _Questions(rows[:, 1:], rows[:, 0].astype(np.int64))
     arrivals = _arrivals(times, rng)
-    chains = _Chains.start(questions, _CHAINS * _LENGTH, rng)
+    chains = _Chains.start(questions, _CHAINS * _LENGTH, seed)
     before = np.zeros(len(rows))
     for arrived in arrivals:
         chains = chains.resampled(arrived - before, rng)
@@ -201,10 +207,10 @@ def _learn(rows_bytes: bytes, times_bytes: bytes, seed: int) -> Mixture:
         np.exp(chains.log_share),
         np.exp(chains.log_strength),
         chains.weight,
-        chains.common_weight(),
         np.tile(np.arange(_CHAINS), _LAST),
     )
-    return visited_by_chain.at(np.arange(_CHAINS * _LAST).reshape(_LAST, -1).T.ravel())
+    by_chain = np.arange(_CHAINS * _LAST).reshape(_LAST, -1).T.ravel()
+    return visited_by_chain.at(by_chain[::_THINNING])
 
 
 def _arrivals(times: IntArray, rng: np.random.Generator) -> list[FloatArray]:
@@ -215,42 +221,50 @@ def _arrivals(times: IntArray, rng: np.random.Generator) -> list[FloatArray]:
     return [np.bincount(order[:n], minlength=times.size).astype(np.float64) for n in sizes]
 
 
-class _Rising:
-    """log Γ(a + n)/Γ(a) for fixed n of D rows."""
-
-    def __init__(self, n: FloatArray) -> None:
-        self.distinct, self.where = np.unique(n, return_inverse=True)
-        largest = self.distinct[-1]
-        is_whole = bool((self.distinct == np.floor(self.distinct)).all())
-        self.by_sums = is_whole and largest <= 3 * self.distinct.size
-        self.steps = np.arange(largest) if self.by_sums else np.zeros(0)
-
-    def __call__(self, a: FloatArray) -> FloatArray:
-        """Return the logarithms for a of shape (P,), shape (P, D)."""
-        if self.by_sums:
-            sums = np.zeros((a.size, self.steps.size + 1))
-            np.cumsum(np.log(a[:, None] + self.steps), axis=1, out=sums[:, 1:])
-            return sums[:, self.distinct.astype(np.int64)[self.where]]
-        ratio = special.gammaln(a[:, None] + self.distinct) - special.gammaln(a)[:, None]
-        return np.asarray(ratio[:, self.where])
-
-
 class _Likelihood:
-    """The likelihood of a row's counts given the kind, over the largest that any θ gives."""
+    """The likelihood of a row's counts given the kind, over the largest that any θ gives.
+
+    Its logarithm is the sum over categories of log Γ(a + n)/Γ(a), for their n and a = s m, less
+    that of all trials, for a = s.
+    """
 
     def __init__(self, counts: FloatArray) -> None:
-        trials = counts.sum(axis=1)
-        share = counts / np.maximum(trials, _SMALLEST)[:, None]
-        self.largest = special.xlogy(counts, share).sum(axis=1)
-        self.of_trials = _Rising(trials)
-        self.of_categories = [_Rising(column) for column in counts.T]
+        # rows of several tasks may have the same counts
+        distinct, where = np.unique(counts, axis=0, return_inverse=True)
+        self.where = where.reshape(-1)
+        trials = distinct.sum(axis=1)
+        share = distinct / np.maximum(trials, _SMALLEST)[:, None]
+        self.largest = special.xlogy(distinct, share).sum(axis=1)[:, None]
+        self.columns = np.vstack([trials, distinct.T])
+        most = trials.max()
+        is_whole = bool((self.columns == np.floor(self.columns)).all())
+        self.by_sums = is_whole and most <= _STEPS_PER_ROW * len(distinct)
+        if self.by_sums:
+            self.steps = np.arange(most)[:, None, None]
+            self.columns = self.columns.astype(np.int64)
 
     def __call__(self, log_share: FloatArray, log_strength: FloatArray) -> FloatArray:
-        """Return the likelihoods for log m (C+1, P) and log s (P,), shape (P, D)."""
-        log_ratio = -self.of_trials(np.exp(log_strength)) - self.largest
-        for rising, log_m in zip(self.of_categories, log_share, strict=True):
-            log_ratio += rising(np.exp(log_m + log_strength) + _SMALLEST)
-        return np.asarray(np.exp(np.minimum(log_ratio, 0.0)))
+        """Return the likelihoods for log m (C+1, P) and log s (P,), shape (D, P)."""
+        a = np.exp(np.vstack([log_strength, log_share + log_strength])) + _SMALLEST
+        rising = self._rising_sums(a) if self.by_sums else map(_rising, a, self.columns)
+        of_trials, *of_categories = rising
+        log_ratio = sum(of_categories, -of_trials - self.largest)
+        np.exp(np.minimum(log_ratio, 0.0, out=log_ratio), out=log_ratio)
+        return np.asarray(log_ratio[self.where])
+
+    def _rising_sums(self, a: FloatArray) -> list[FloatArray]:
+        """Return log Γ(a + n)/Γ(a) of every column as sums of logarithms."""
+        sums = np.zeros((len(self.steps) + 1, *a.shape))
+        np.log(a + self.steps, out=sums[1:])
+        for i in range(1, len(self.steps)):
+            sums[i + 1] += sums[i]
+        return [sums[column, i] for i, column in enumerate(self.columns)]
+
+
+def _rising(a: FloatArray, n: FloatArray) -> FloatArray:
+    """Return log Γ(a + n)/Γ(a) for a (P,) and n (D,), shape (D, P)."""
+    distinct, where = np.unique(n, return_inverse=True)
+    return np.asarray((special.gammaln(a + distinct[:, None]) - special.gammaln(a))[where])
 
 
 class _Questions:
@@ -259,33 +273,39 @@ class _Questions:
     def __init__(self, counts: FloatArray, task: IntArray) -> None:
         self.counts, self.task = counts, task
         self.n_tasks = int(task.max()) + 1
-        self.of_task = np.eye(self.n_tasks)[task]
+        self.of_task = np.eye(self.n_tasks)[:, task]
         self.n_categories = counts.shape[1]
         self.likelihood = _Likelihood(counts)
-        self.mean_shape = np.full((self.n_categories, 1), MEAN_TOTAL / self.n_categories)
+        self.mean_shape = MEAN_TOTAL / self.n_categories
         trials = counts.sum(axis=1, keepdims=True)
-        self.sums = np.hstack([np.ones_like(trials), trials**2, counts, counts**2, counts * trials])
-
-    def log_prior(self, log_share: FloatArray, log_strength: FloatArray) -> FloatArray:
-        """Return the log density of (log m up to a constant, log s), shape (P,)."""
-        shape = _shape_of(log_strength)
-        finite = (1.0 - _INFINITE_PROBABILITY) * 0.7 * shape**0.7 * (1.0 - shape) / np.ptp(_ENDS)
-        inside = (log_strength > _LOWEST) & (log_strength < _HIGHEST)
-        density = np.where(inside, finite, 0.0)
-        density[log_strength == INFINITE] = _INFINITE_PROBABILITY
-        return np.asarray(np.log(density + _SMALLEST) + (self.mean_shape * log_share).sum(axis=0))
+        sums = [np.ones_like(trials), trials**2, counts, counts**2, counts * trials]
+        self.sums = np.ascontiguousarray(np.hstack(sums).T)
 
     def step_sizes(self, members: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return sds of steps of log m and log s, (C+1, P) and (P,).
 
-        `members`, (P, D), says how many questions of each row are of the kind.
+        `members`, (D, P), says how many questions of each row are of the kind.
         """
-        questions, squared_trials, *rest = (members @ self.sums).T
+        questions, squared_trials, *rest = self.sums @ members
         counts, squares, products = np.reshape(rest, (3, self.n_categories, -1))
         known = counts + self.mean_shape
         share = known / known.sum(axis=0)
-        noise = squares - 2.0 * share * products + share**2 * squared_trials
+        noise = squares - share * (2.0 * products - share * squared_trials)
         return np.sqrt(np.maximum(noise, known)) / known, 2.0 / np.sqrt(questions + 2.0)
+
+    def draw_sizes(
+        self, probability: FloatArray, seen: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """Draw how many of the questions seen are of a kind by task, (T, P).
+
+        `probability`, (D, P), is that of one question of each row.
+        """
+        times = seen.astype(np.int64)
+        if times.sum() > _BINOMIAL * times.size:
+            return np.asarray(self.of_task @ rng.binomial(times[:, None], probability))
+        question = np.repeat(np.arange(times.size), times)
+        u = rng.random((question.size, probability.shape[1]), dtype=np.float32)
+        return np.asarray(self.of_task[:, question] @ (u < probability[question]))
 
 
 @dataclass(eq=False)
@@ -293,7 +313,7 @@ class _Chains:
     """States that are moved: the attributes of `Mixture` in the coordinates of the moves.
 
     `log_common` and `log_concentration` are those of the weights of several tasks, log γ_k with
-    v = γ/Σγ and log c. `likelihood`, (2, P, D), is that of every row under each kind.
+    v = γ/Σγ and log c. `likelihood`, (2, D, P), is that of every row under each kind.
     """
 
     questions: _Questions
@@ -305,32 +325,11 @@ class _Chains:
     likelihood: FloatArray
 
     @classmethod
-    def start(cls, questions: _Questions, n: int, rng: np.random.Generator) -> _Chains:
+    def start(cls, questions: _Questions, n: int, seed: int) -> _Chains:
         """Draw n states from the prior."""
-        size = (KINDS, questions.n_categories, n)
-        share = rng.standard_gamma(np.broadcast_to(questions.mean_shape, size)) + _SMALLEST
-        log_share = np.log(share) - np.log(share.sum(axis=1, keepdims=True))
-        shape = (_ENDS[0] + np.ptp(_ENDS) * rng.random((KINDS, n))) ** (1.0 / 0.7)
-        log_strength = special.logit(shape) + np.log(20.0)
-        log_strength[rng.random((KINDS, n)) < _INFINITE_PROBABILITY] = INFINITE
-        # a gamma of small shape a is one of shape a + 1 times U^(1/a)
-        log_common = np.log(rng.standard_gamma(_WEIGHT + 1.0, (KINDS, n)))
-        log_common += np.log(rng.random((KINDS, n))) / _WEIGHT
-        mean, sd = _CONCENTRATION
-        chains = cls(
-            questions,
-            log_share,
-            log_strength,
-            np.empty((KINDS, questions.n_tasks, n)),
-            log_common,
-            mean + sd * rng.standard_normal(n),
-            np.stack([questions.likelihood(log_share[k], log_strength[k]) for k in range(KINDS)]),
-        )
-        if questions.n_tasks == 1:
-            chains.weight[:, 0] = special.softmax(log_common, axis=0)
-        else:
-            chains.draw_weights(np.zeros_like(chains.weight), rng)
-        return chains
+        prior = _prior_states(questions.n_categories, questions.n_tasks, n, seed)
+        kinds = zip(prior.log_share, prior.log_strength, strict=True)
+        return cls(questions, *prior, np.stack([questions.likelihood(*kind) for kind in kinds]))
 
     def common_weight(self) -> FloatArray:
         """Return v, (2, P); of one task, its weights."""
@@ -352,7 +351,7 @@ class _Chains:
 
     def copy(self, *, keep_likelihood: bool) -> _Chains:
         """Return a copy of the states as they are now."""
-        likelihood = self.likelihood.copy() if keep_likelihood else self.likelihood[:, :0]
+        likelihood = self.likelihood.copy() if keep_likelihood else self.likelihood[..., :0]
         return self._with(np.copy, likelihood)
 
     @classmethod
@@ -365,21 +364,20 @@ class _Chains:
             np.concatenate([chains.weight for chains in visited], axis=-1),
             np.concatenate([chains.log_common for chains in visited], axis=-1),
             np.concatenate([chains.log_concentration for chains in visited], axis=-1),
-            np.concatenate([chains.likelihood for chains in visited], axis=1),
+            np.concatenate([chains.likelihood for chains in visited], axis=-1),
         )
 
     def resampled(self, new: FloatArray, rng: np.random.Generator) -> _Chains:
         """Return `_CHAINS` states, drawn by their likelihood of new questions (D,) of each row."""
-        log_weight = np.log(self._parts().sum(axis=0) + _SMALLEST) @ new
+        log_weight = new @ np.log(self._parts().sum(axis=0) + _SMALLEST)
         below = np.cumsum(np.exp(log_weight - log_weight.max()))
         even = (np.arange(_CHAINS) + rng.random()) / _CHAINS
         chosen = np.minimum(np.searchsorted(below, even * below[-1]), below.size - 1)
-        return self._with(lambda array: array[..., chosen], self.likelihood[:, chosen])
+        return self._with(lambda array: array[..., chosen], self.likelihood[..., chosen])
 
     def _parts(self) -> FloatArray:
-        """Return weight times likelihood of each kind, (2, P, D)."""
-        weight = self.weight[:, self.questions.task].swapaxes(1, 2)
-        return np.asarray(self.likelihood * weight)
+        """Return weight times likelihood of each kind, (2, D, P)."""
+        return np.asarray(self.likelihood * self.weight[:, self.questions.task])
 
     def move(self, seen: FloatArray, rng: np.random.Generator) -> None:
         """Move every state once, given how many questions of each row are seen, (D,)."""
@@ -387,9 +385,9 @@ class _Chains:
         for kind in range(KINDS):
             self._move_kind(kind, parts, seen, rng)
         second = parts[1] / (parts.sum(axis=0) + _SMALLEST)
-        n_second = rng.binomial(seen.astype(np.int64), second) @ self.questions.of_task
-        n_all = seen @ self.questions.of_task
-        sizes = np.stack([n_all - n_second, n_second]).swapaxes(1, 2)
+        n_second = self.questions.draw_sizes(second, seen, rng)
+        n_all = (self.questions.of_task @ seen)[:, None]
+        sizes = np.stack([n_all - n_second, n_second])
         if self.questions.n_tasks > 1:
             self._move_common(sizes, rng)
         self.draw_weights(sizes, rng)
@@ -402,45 +400,46 @@ class _Chains:
         Their sds depend on the state, which the acceptance probability allows for.
         """
         questions, log_share, log_strength = self.questions, self.log_share, self.log_strength
-        n = log_strength.shape[1]
+        n, of_rows = log_strength.shape[1], seen[:, None]
         total = parts.sum(axis=0) + _SMALLEST
-        share_sd, strength_sd = questions.step_sizes(parts[kind] / total * seen)
-        scale = _LARGEST_STEP * 10.0 ** (-_STEP_DECADES * rng.random(n))
-        share_step, strength_step = rng.standard_normal(share_sd.shape), rng.standard_normal((n,))
-        new_share = log_share[kind] + scale * share_sd * share_step
+        share_sd, strength_sd = questions.step_sizes(parts[kind] / total * of_rows)
+        of_scale, of_switching, of_return, of_acceptance = rng.random((4, n))
+        share_step, strength_step = np.split(rng.standard_normal((len(share_sd) + 1, n)), [-1])
+        scale = _LARGEST_STEP * 10.0 ** (-_STEP_DECADES * of_scale)
+        now_share, now = log_share[kind], log_strength[kind]
+        new_share = now_share + scale * share_sd * share_step
         new_share -= new_share.max(axis=0)
         new_share -= np.log(np.exp(new_share).sum(axis=0))
-        now = log_strength[kind]
-        is_infinite, switches = now == INFINITE, rng.random(n) < _SWITCH
-        moved = np.where(is_infinite, INFINITE, now + scale * strength_sd * strength_step)
-        switched = np.where(is_infinite, _HIGHEST - _NEAR * rng.random(n), INFINITE)
+        is_infinite, switches = now == INFINITE, of_switching < _SWITCH
+        moved = np.where(is_infinite, INFINITE, now + scale * strength_sd * strength_step[0])
+        switched = np.where(is_infinite, _HIGHEST - _NEAR * of_return, INFINITE)
         new_strength = np.where(switches, switched, moved)
         new_likelihood = questions.likelihood(new_share, new_strength)
-        new_part = new_likelihood * self.weight[kind, questions.task].T
+        new_part = new_likelihood * self.weight[kind, questions.task]
         new_total = new_part + parts[1 - kind] + _SMALLEST
-        gain = (np.log(new_total) - np.log(total)) @ seen
-        gain += questions.log_prior(new_share, new_strength)
-        gain -= questions.log_prior(log_share[kind], now)
-        new_share_sd, new_strength_sd = questions.step_sizes(new_part / new_total * seen)
+        gain = seen @ np.log(new_total / total)
+        gain += questions.mean_shape * (new_share - now_share).sum(axis=0)
+        of_new, of_now = _log_strength_prior(np.stack([new_strength, now]))
+        gain += of_new - of_now
+        new_share_sd, new_strength_sd = questions.step_sizes(new_part / new_total * of_rows)
         gain += _log_density_ratio(share_step, share_sd / new_share_sd).sum(axis=0)
-        of_strength = _log_density_ratio(strength_step, strength_sd / new_strength_sd)
+        of_strength = _log_density_ratio(strength_step[0], strength_sd / new_strength_sd)
         # a switch to the infinite strength can be undone only from the highest finite ones
         can_return = np.where(now > _HIGHEST - _NEAR, -np.log(_NEAR), -np.inf)
         of_switch = np.where(is_infinite, np.log(_NEAR), can_return)
         gain += np.where(switches, of_switch, np.where(is_infinite, 0.0, of_strength))
-        accepted = np.log(rng.random(n)) < gain
-        log_share[kind][:, accepted] = new_share[:, accepted]
-        log_strength[kind, accepted] = new_strength[accepted]
-        self.likelihood[kind, accepted] = new_likelihood[accepted]
-        parts[kind, accepted] = new_part[accepted]
+        accepted = np.log(of_acceptance) < gain
+        log_share[kind] = np.where(accepted, new_share, now_share)
+        log_strength[kind] = np.where(accepted, new_strength, now)
+        self.likelihood[kind] = np.where(accepted, new_likelihood, self.likelihood[kind])
+        parts[kind] = np.where(accepted, new_part, parts[kind])
 
     def draw_weights(self, sizes: FloatArray, rng: np.random.Generator) -> None:
         """Draw the weights given the numbers of questions of each kind in each task, (2, T, P)."""
         prior: FloatArray | float = _WEIGHT
         if self.questions.n_tasks > 1:
             prior = (self.common_weight() * np.exp(self.log_concentration))[:, None]
-        gammas = rng.standard_gamma(prior + sizes) + _SMALLEST
-        self.weight = gammas / gammas.sum(axis=0)
+        self.weight = _draw_shares(prior + sizes, rng)
 
     def _move_common(self, sizes: FloatArray, rng: np.random.Generator) -> None:
         """Move v and c three times, the tasks' weights summed out."""
@@ -468,6 +467,52 @@ class _Chains:
         density += (_WEIGHT * log_common - np.exp(log_common)).sum(axis=0)
         mean, sd = _CONCENTRATION
         return np.asarray(density - 0.5 * ((log_concentration - mean) / sd) ** 2)
+
+
+class _PriorStates(NamedTuple):
+    """States drawn from the prior, see `_Chains`."""
+
+    log_share: FloatArray
+    log_strength: FloatArray
+    weight: FloatArray
+    log_common: FloatArray
+    log_concentration: FloatArray
+
+
+@lru_cache(maxsize=4)
+def _prior_states(n_categories: int, n_tasks: int, n: int, seed: int) -> _PriorStates:
+    """Draw n states from the prior."""
+    rng = np.random.default_rng([seed, 4])
+    mean_shape = np.full((KINDS, n_categories, n), MEAN_TOTAL / n_categories)
+    log_share = np.log(_draw_shares(mean_shape.swapaxes(0, 1), rng)).swapaxes(0, 1)
+    shape = (_ENDS[0] + np.ptp(_ENDS) * rng.random((KINDS, n))) ** (1.0 / 0.7)
+    log_strength = special.logit(shape) + np.log(20.0)
+    log_strength[rng.random((KINDS, n)) < _INFINITE_PROBABILITY] = INFINITE
+    # a gamma of small shape a is one of shape a + 1 times U^(1/a)
+    log_common = np.log(rng.standard_gamma(_WEIGHT + 1.0, (KINDS, n)))
+    log_common += np.log(rng.random((KINDS, n))) / _WEIGHT
+    mean, sd = _CONCENTRATION
+    log_concentration = mean + sd * rng.standard_normal(n)
+    weight = common = special.softmax(log_common, axis=0)[:, None]
+    if n_tasks > 1:
+        shape = np.repeat(common * np.exp(log_concentration), n_tasks, axis=1)
+        weight = _draw_shares(shape, rng)
+    return _PriorStates(log_share, log_strength, weight, log_common, log_concentration)
+
+
+def _draw_shares(shape: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw from Dirichlet distributions, their parameters along the first axis."""
+    gammas = rng.standard_gamma(shape) + _SMALLEST
+    return np.asarray(gammas / gammas.sum(axis=0))
+
+
+def _log_strength_prior(log_strength: FloatArray) -> FloatArray:
+    """Return the log density of log s."""
+    odds = 20.0 * np.exp(-log_strength)  # (1 − x)/x for x = s/(20 + s)
+    finite = _LOG_FINITE + np.log(odds) - 1.7 * np.log(1.0 + odds)
+    inside = (log_strength > _LOWEST) & (log_strength < _HIGHEST)
+    density = np.where(inside, finite, np.log(_SMALLEST))
+    return np.where(log_strength == INFINITE, np.log(_INFINITE_PROBABILITY), density)
 
 
 def _log_density_ratio(step: FloatArray, ratio: FloatArray) -> FloatArray:

@@ -96,7 +96,7 @@ def detectable_difference(
     >>> round(detectable_difference(components, 8, "paired"), 3)
     0.1
     >>> round(detectable_difference(components, 8, "unpaired"), 3)
-    0.128
+    0.129
     """
     trials = check_positive("trials", trials)
     factor = _factor(level, power)

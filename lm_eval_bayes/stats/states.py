@@ -30,10 +30,9 @@ from lm_eval_bayes.stats.mixture import KINDS, Mixture
 MOST_DEGREE = 1000
 #: The variance of the mean of all chains over that of independent ones, by simulation.
 _SHARED_ANCESTORS = 2.25
-#: Draws of a score from each state that it has a variance in.
-_DRAWS_PER_STATE = 5
-#: Numbers in such tables, in all states, and the fewest and the most states.
-_TABLE, _FEWEST, _MOST = 1_000_000, 600, 4_000
+#: Numbers in such tables, in all states, and the fewest and the most states. Two states of a chain
+#: tell nearly as much of a mean as all of them.
+_TABLE, _FEWEST, _MOST = 1_000_000, 600, 1_300
 
 
 class RawMoments(NamedTuple):
@@ -87,22 +86,21 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     of_kind = np.stack([moments_of(each).first for each in alpha])
     population = np.einsum("kjp,ktp->jtp", of_kind, mixture.weight)
     n_rows, n_quantities = len(mixture.counts), of_kind.shape[1]
-    of_task = np.eye(mixture.weight.shape[1])[mixture.task] * mixture.times[:, None]
+    of_task = np.eye(mixture.weight.shape[1])[:, mixture.task] * mixture.times
     mean, variance = np.empty((2, *population.shape))
     question = np.zeros((2, n_quantities, n_rows))
     for block, member in mixture.memberships(per_row):
         first = second = np.zeros(())
         for kind in range(KINDS):
-            each = alpha[kind][:, block, None] + mixture.counts.T[:, None]
+            each = alpha[kind][:, None, block] + mixture.counts.T[..., None]
             moments = moments_of(each.reshape(len(each), -1))
             shape = (n_quantities, *member.shape[1:])
             first = first + member[kind] * moments.first.reshape(shape)
             second = second + member[kind] * moments.second.reshape(shape)
-        mean[..., block] = (first @ of_task).swapaxes(1, 2)
-        spread = np.maximum(second - first**2, 0.0)
-        variance[..., block] = (spread @ of_task).swapaxes(1, 2)
-        question += first.sum(axis=1), second.sum(axis=1)
-    sizes = of_task.sum(axis=0)[:, None]
+        mean[..., block] = of_task @ first
+        variance[..., block] = of_task @ np.maximum(second - first**2, 0.0)
+        question += first.sum(axis=2), second.sum(axis=2)
+    sizes = of_task.sum(axis=1)[:, None]
     question_mean, square = question / mixture.n_states
     return StateMoments(
         mean / sizes,
@@ -236,8 +234,8 @@ class StateDistribution(Distribution):
 
     def __post_init__(self) -> None:
         protect(self)
-        per_state = _DRAWS_PER_STATE if self.state_variance.any() else 1
-        object.__setattr__(self, "n_draws", per_state * self.state_mean.size)
+        if not self.state_variance.any():
+            object.__setattr__(self, "n_draws", self.state_mean.size)
 
     @property
     def mean(self) -> float:  # type: ignore[override]
@@ -262,14 +260,15 @@ class StateDistribution(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""
-        state = self._spread(n_draws)
+        state = _spread(n_draws, self.state_mean.size)
         return draw_beta_moments(
             self.state_mean[state], self.state_variance[state], self.bounds, rng
         )
 
-    def _spread(self, n_draws: int) -> IntArray:
-        """Return a state for every draw, evenly spread over the chains, (n_draws,)."""
-        return np.arange(n_draws) * self.state_mean.size // n_draws
+
+def _spread(n_draws: int, n_states: int) -> IntArray:
+    """Return a state for every draw, evenly spread over the chains, (n_draws,)."""
+    return np.arange(n_draws) * n_states // n_draws
 
 
 def draw_beta_moments(
@@ -295,7 +294,7 @@ class QuestionStates(StateDistribution):
     Parameters
     ----------
     mixture : Mixture
-        Of one task, with these states.
+        Of one task; some of its states are kept.
     weights : array, shape (C+1,)
         The score of each category of the mixture.
     """
@@ -303,18 +302,22 @@ class QuestionStates(StateDistribution):
     mixture: Mixture
     weights: FloatArray
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "mixture", self.mixture.thinned(_MOST))
+
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score; of few questions the mean of draws of each, as a sum is no Beta then."""
         if self.mixture.where.size >= MANY_QUESTIONS:
             return super().draw(n_draws, rng)
-        mixture = self.mixture.at(self._spread(n_draws))
+        mixture = self.mixture.at(_spread(n_draws, self.mixture.n_states))
         # the order of the questions does not matter
         theta = self._draw_theta(replace(mixture, where=np.sort(mixture.where)), rng)
         return np.asarray((theta @ self.weights).mean(axis=1))
 
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
         """Draw all questions' category probabilities jointly."""
-        mixture = self.mixture.at(rng.permutation(self._spread(n_draws)))
+        mixture = self.mixture.at(rng.permutation(_spread(n_draws, self.mixture.n_states)))
         return CategoryDraws(self._draw_theta(mixture, rng), self.weights)
 
     @staticmethod
@@ -324,7 +327,8 @@ class QuestionStates(StateDistribution):
         counts = mixture.counts[mixture.where]
         theta = np.empty((mixture.n_states, *counts.shape))
         for block, member in mixture.memberships(counts.size):
-            is_second = rng.random((member.shape[1], len(counts))) < member[1][:, mixture.where]
+            second = member[1].T[:, mixture.where]
+            is_second = rng.random(second.shape) < second
             of_kinds = alpha[:, block, None]
             of_question = np.where(is_second[..., None], of_kinds[1], of_kinds[0])
             theta[block] = draw_dirichlet(counts + of_question, rng)

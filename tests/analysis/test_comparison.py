@@ -47,11 +47,11 @@ def test_the_difference_is_that_of_draws(pair, drawn):
     (result,) = compare_runs([pair[0]], [pair[1]], rope=0.05).tasks
     difference = drawn[0].mean(axis=1) - drawn[1].mean(axis=1)
     c = result.comparison
-    assert c.difference == pytest.approx(difference.mean(), abs=0.002)
+    assert c.difference == pytest.approx(difference.mean(), abs=0.1 * c.sd)
     assert c.sd == pytest.approx(difference.std(), rel=0.03)
     low, high = np.quantile(difference, [0.025, 0.975])
-    assert (c.interval.low, c.interval.high) == pytest.approx((low, high), abs=0.004)
-    assert c.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.008)
+    assert (c.interval.low, c.interval.high) == pytest.approx((low, high), abs=0.15 * c.sd)
+    assert c.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.01)
     assert c.p_rope == pytest.approx((np.abs(difference) <= 0.05).mean(), abs=0.02)
     assert (result.a.model, result.b.model) == ("new", "old")
 

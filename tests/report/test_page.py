@@ -151,6 +151,20 @@ def test_a_curve_is_the_posterior_of_the_first_trials(usual):
         assert result[-1].mu == panel.board.rows[panel.board.models.index(item.model)].posterior.mu
 
 
+def test_of_many_models_the_best_have_curves():
+    ids = ["x", "y", "z"]
+    runs = [
+        TaskRun.from_trials(f"m{i}", "t", [[1] * (i % 3) + [0] * (2 - i % 3)] * 3, ids)
+        for i in range(26)
+    ]
+    page, contents = page_of(*runs)
+    (panel,) = contents.panels
+    assert [curve[-1].n for curve in panel.curves] == [2] * 8
+    for curve, row in zip(panel.curves, panel.board.rows, strict=False):
+        assert curve[-1].mu == row.mu
+    assert len(re.findall('id="convergence-1-[0-9]+-title"', page)) == 8
+
+
 def test_the_frontier_is_those_that_no_model_beats():
     rng = np.random.default_rng(5)
     runs = [
@@ -248,10 +262,9 @@ def test_the_page_shows_posteriors_of_pass_at_k_and_no_estimates():
     page, contents = page_of(item, interval="exact")
     (summary,) = contents.summaries
     posterior = summary.family["hpass@4"]
-    interval, mean = posterior.interval(), posterior.mu
-    assert summary.rows["pass@4"] == 1.0 > interval.high > mean > interval.low
-    shown = f"{mean:.3f} {interval.low:.3f}–{interval.high:.3f}"
-    assert shown in Page(page).visible_text()
+    mean = posterior.mu
+    assert summary.rows["pass@4"] == 1.0 > posterior.interval().high > mean
+    assert f"{mean:.3f} ± {posterior.sigma:.3f}" in Page(page).visible_text()
     assert set(summary.family) <= set(re.findall("<th [^>]*>(h[^<]*)</th>", page))
 
 

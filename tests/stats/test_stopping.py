@@ -91,7 +91,8 @@ def test_categories_and_ragged_trials():
     assert sigma == pytest.approx(bayes_at_n(outcomes).sigma, abs=1e-12)
     learned = trials_needed(hbayes_at_n(outcomes), width=0.1)
     assert learned.trials == pytest.approx(5.5)
-    assert learned.additional > 5
+    # 5 to 8 by seed
+    assert learned.additional >= 5
 
 
 @pytest.mark.parametrize("categories", [2, 3])

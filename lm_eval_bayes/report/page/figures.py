@@ -32,11 +32,11 @@ from lm_eval_bayes.stats import Interval, Posterior
 #: Heights in CSS pixels.
 _BAR, _AXIS, _CURVE, _COST, _PLAN, _PASS = 22, 18, 80, 300, 140, 240
 #: Share of the width of a Pass@k figure that the curves take; labels take the rest.
-_CURVES = 0.6
+_CURVES = 0.5
 #: Labelled models of a Pass@k figure, and the least distance of two labels.
 _LABELS, _LABEL_HEIGHT = 8, 16
 #: Characters of a label.
-_LABEL = 20
+_LABEL = 18
 
 
 @dataclass(frozen=True)

@@ -176,8 +176,8 @@ def _panel_size(panel: TaskPanel) -> str:
 def _size(data: ReportData) -> str:
     if len(data.panels) == 1:
         return _panel_size(data.panels[0])
-    sizes = (len(data.models), "model"), (len(data.tasks), "task"), (data.n_questions, "question")
-    return " · ".join(plural(*size) for size in (*sizes, (data.n_trials, "trial")))
+    sizes = (len(data.models), "model"), (data.n_questions, "question"), (data.n_trials, "trial")
+    return " · ".join(plural(*size) for size in sizes)
 
 
 def _default_title(data: ReportData) -> str:

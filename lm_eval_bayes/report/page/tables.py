@@ -16,7 +16,7 @@ from lm_eval_bayes.report.page import figures
 from lm_eval_bayes.report.page.svg import round_range
 from lm_eval_bayes.report.page.text import TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import SCOPES, IntervalSpec, pair_posterior
+from lm_eval_bayes.stats import Interval, IntervalSpec, pair_posterior
 
 #: Cells of all questions of a page, and the fewest and the most questions of a panel.
 _MAX_CELLS, _MIN_QUESTIONS, _MAX_QUESTIONS = 8000, 10, 300
@@ -26,8 +26,8 @@ COLUMNS = 40
 _MAX_CHARACTERS, _MIN_TEXT, _MAX_TEXT = 1_200_000, 300, 4000
 #: Characters of a question's text in its row.
 _LABEL_LENGTH = 60
-#: The most models of a staircase of pairs, and of a strip of ranks.
-_MAX_PAIRED, _MAX_STRIP = 60, 60
+#: The most models of a staircase of pairs.
+_MAX_PAIRED = 60
 #: Characters of a name in a heading.
 _MAX_HEADING = 30
 
@@ -78,10 +78,10 @@ def score_table(board: Board) -> ScoreTable:
                 model=name(row.model),
                 short=short[i],
                 score=format_score(row.mu),
-                interval=f"{format_score(row.interval.low)}–{format_score(row.interval.high)}",
+                interval=_ends(row.interval),
                 bar=figures.interval_bar(axis, row.mu, *pair),
                 ranks=str(low) if low == high else f"{low}–{high}",
-                strip=figures.rank_strip(low, high, n) if 1 < n <= _MAX_STRIP else Markup(""),
+                strip=figures.rank_strip(low, high, n) if n > 1 else Markup(""),
                 may_be_first=n > 1 and row.model in first,
                 apart=" ".join(str(j) for j in range(n) if differs[i, j]),
                 tasks=tuple(format_score(scores[row.model]) for scores in of_tasks),
@@ -89,6 +89,10 @@ def score_table(board: Board) -> ScoreTable:
         )
     tasks = tuple(name(task.leaderboard.task) for task in board.tasks)
     return ScoreTable(tuple(table), figures.axis_above(axis), tasks, n > 1)
+
+
+def _ends(interval: Interval) -> str:
+    return f"{format_score(interval.low)}–{format_score(interval.high)}"
 
 
 @dataclass(frozen=True)
@@ -299,26 +303,25 @@ def _counted(run: TaskRun, position: int) -> str:
 
 
 def number_table(panel: TaskPanel) -> Mapping[str, Any]:
-    """Return all posteriors of the models: hbayes@N in both scopes, bayes@N and the pass family."""
+    """Return all posteriors of the models: hbayes@N in both scopes, bayes@N and the pass family.
+
+    Each is a mean with its interval, in the pass family with its sd.
+    """
     family = list(dict.fromkeys(row for summary in panel.summaries for row in summary.family))
     rows = []
-    for summary in panel.summaries:
-        cells = [
-            *((summary.learned[scope], summary.intervals[scope]) for scope in SCOPES),
-            (summary.paper, summary.intervals.get("paper")),
-            *(
-                (row, row.interval() if row else None)
-                for row in (summary.family.get(member) for member in family)
-            ),
-        ]
+    for summary, pair in zip(panel.summaries, panel.scores.intervals, strict=True):
+        paper = None if summary.paper is None else summary.paper.interval()
+        scores = [*zip(summary.learned.values(), pair, strict=True), (summary.paper, paper)]
         texts = [
             None
             if posterior is None or interval is None
-            else (
-                format_score(posterior.mu),
-                f"{format_score(interval.low)}–{format_score(interval.high)}",
-            )
-            for posterior, interval in cells
+            else (format_score(posterior.mu), _ends(interval))
+            for posterior, interval in scores
+        ]
+        members = (summary.family.get(row) for row in family)
+        texts += [
+            None if row is None else (format_score(row.mu), f"± {format_score(row.sigma)}")
+            for row in members
         ]
         average = None if summary.average is None else summary.average.value
         rows.append((name(summary.run.model), format_score(average), texts))

@@ -68,7 +68,7 @@ class Distribution(ABC):
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
 
-    @cached_property
+    @property
     def draws(self) -> FloatArray:
         """Draws of the score, shape (n_draws,), such that consecutive parts are independent."""
         return self.draw(self.n_draws, np.random.default_rng([self.seed, 1]))
@@ -213,7 +213,12 @@ class MatchedBeta(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
-        return self.quantiles(rng.random(n_draws))
+        mean, total = self._shape() if self.sd else (self.mean, 0.0)
+        if not 0.0 < total <= _LARGEST:
+            return self.quantiles(rng.random(n_draws))
+        low, high = self.bounds
+        drawn = rng.beta(mean * total, (1.0 - mean) * total, n_draws)
+        return np.asarray(low + (high - low) * drawn)
 
 
 @dataclass(frozen=True, eq=False)

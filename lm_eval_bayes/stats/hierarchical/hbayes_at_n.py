@@ -43,8 +43,6 @@ SINGLE_SCORES = (
 )
 #: Fewer questions than these have a warning.
 FEW_QUESTIONS = 10
-#: States of the model that moments are computed in.
-_STATES = 4_000
 
 
 def hbayes_at_n(
@@ -162,7 +160,7 @@ def _both_scopes(outcomes: Outcomes, spec: IntervalSpec) -> tuple[Posterior, Pos
     """Return the posteriors of these questions and of their population."""
     weights, belongs = distinct_weights(outcomes)
     counts = outcomes.weighted_counts @ belongs
-    mixture = learn_mixture(counts, seed=spec.seed).thinned(_STATES)
+    mixture = learn_mixture(counts, seed=spec.seed)
     low, span, unit = scaled_weights(weights)
     moments = state_moments(mixture, score_moments(unit))
     scores = QuestionStates(
@@ -202,7 +200,7 @@ def of_population(
 ) -> Posterior:
     """Return the posterior of the population's score, which is known in every state, (P,)."""
     distribution = StateDistribution(
-        means, np.zeros_like(means), chain, benchmark.bounds, benchmark.seed or 0
+        means, np.broadcast_to(0.0, means.shape), chain, benchmark.bounds, benchmark.seed or 0
     )
     return replace(
         benchmark,

@@ -37,8 +37,6 @@ SINGLE_TRIALS = (
 _QUANTITY = "mean of hbayes@N"
 #: The note on a mean over tasks with earlier runs whose shift is learned.
 NO_EARLIER_RUN = "The mean over tasks does not use the earlier runs."
-#: States of the model that moments are computed in.
-_STATES = 2_800
 
 
 class _TaskStates(NamedTuple):
@@ -96,7 +94,7 @@ class TaskMeans:
         for unit, members in groups.items():
             counts = [outcomes[i].weighted_counts @ of_task[i][1] for i in members]
             task = np.repeat(np.arange(len(members)), [len(rows) for rows in counts])
-            mixture = learn_mixture(np.concatenate(counts), task, seed=self.seed).thinned(_STATES)
+            mixture = learn_mixture(np.concatenate(counts), task, seed=self.seed)
             moments = state_moments(mixture, score_moments(np.array(unit)))
             own = np.stack([moments.mean[0], moments.variance[0], moments.population[0]])
             if not chain.size:

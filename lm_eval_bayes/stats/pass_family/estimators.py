@@ -48,7 +48,7 @@ class PassQuantity(NamedTuple):
     tau: Tau | None = None
 
 
-def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
+def quantities_by_row(ks: Iterable[int], tau: Tau | None) -> dict[str, PassQuantity]:
     """Return the members of the family that a table of results has, by their rows' names.
 
     At k = 1 every member is the mean score, so that a single row is enough. G-Pass and mG-Pass,
@@ -58,8 +58,8 @@ def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
     ----------
     ks : iterable of int
         The values of k.
-    tau : float, Fraction or Decimal
-        The threshold of G-Pass.
+    tau : float, Fraction, Decimal or None
+        The threshold of G-Pass; None for Pass@k and Pass^k alone.
 
     Examples
     --------
@@ -70,6 +70,8 @@ def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
     above_one = [k for k in ks if k > 1]
     rows = {f"pass@{k}": PassQuantity("pass@k", k) for k in ks}
     rows |= {f"pass^{k}": PassQuantity("pass^k", k) for k in above_one}
+    if tau is None:
+        return rows
     shares = [k for k in above_one if 2 * k <= MOST_DEGREE]
     rows |= {f"g-pass@{k}_{tau:g}": PassQuantity("g-pass@k", k, tau) for k in shares}
     return rows | {f"mg-pass@{k}": PassQuantity("mg-pass@k", k) for k in shares}

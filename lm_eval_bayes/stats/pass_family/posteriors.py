@@ -242,6 +242,7 @@ def pass_posteriors(
     prior: Prior = "learned",
     scope: Scope = "benchmark",
     seed: int = 0,
+    score: Posterior | None = None,
 ) -> list[Posterior]:
     """Return the posteriors of several members of the family, which share their computation.
 
@@ -265,6 +266,10 @@ def pass_posteriors(
         prior only: the mean over the population of questions, E curve(p), p ~ Beta(s m, s (1 − m));
         where the outcomes have clusters, over the questions of a population of clusters, by the
         model of `clustered_posterior`.
+    seed : int
+        Of the states under the learned prior.
+    score : Posterior, optional
+        hbayes@N of the outcomes with this scope and seed, where it is known already.
 
     Returns
     -------
@@ -295,7 +300,7 @@ def pass_posteriors(
     if not quantities:
         return []
     if isinstance(prior, str) and prior == "learned":
-        return _learned(outcomes, quantities, scope, seed)
+        return _learned(outcomes, quantities, scope, seed, score)
     pseudo = check_prior(prior)
     if scope == "population":
         rule = 'be "benchmark" unless the prior is learned'
@@ -377,7 +382,11 @@ def _under_fixed_prior(
 
 
 def _learned(
-    outcomes: Outcomes, quantities: Sequence[PassQuantity], scope: Scope, seed: int
+    outcomes: Outcomes,
+    quantities: Sequence[PassQuantity],
+    scope: Scope,
+    seed: int,
+    score: Posterior | None,
 ) -> list[Posterior]:
     """Return the posteriors under the learned prior; at k = 1, those of hbayes@N."""
     counts = outcomes.weighted_counts
@@ -419,20 +428,18 @@ def _learned(
             posteriors[of_several[i]] = benchmark
     for i, quantity in enumerate(quantities):
         if quantity.k == 1:
-            posteriors[i] = _of_one_trial(outcomes, quantity, scope, seed)
+            # of mG-Pass@1 it is 0
+            bounds = (0.0, _largest(quantity))
+            if score is None or score.bounds != bounds:
+                scaled = replace(outcomes, weights=np.array(bounds))
+                score = hbayes_at_n(scaled, scope, seed=seed)
+            posteriors[i] = replace(
+                score,
+                quantity=f"{quantity.name} posterior",
+                k=1,
+                tau=None if quantity.tau is None else float(quantity.tau),
+            )
     return [posteriors[i] for i in range(len(quantities))]
-
-
-def _of_one_trial(outcomes: Outcomes, quantity: PassQuantity, scope: Scope, seed: int) -> Posterior:
-    """Return the posterior at k = 1: of mG-Pass@1 it is 0, of the others the score's."""
-    weights = np.array([0.0, _largest(quantity)])
-    score = hbayes_at_n(replace(outcomes, weights=weights), scope, seed=seed)
-    return replace(
-        score,
-        quantity=f"{quantity.name} posterior",
-        k=1,
-        tau=None if quantity.tau is None else float(quantity.tau),
-    )
 
 
 def trials_note(counts: FloatArray, k: int) -> str | None:
