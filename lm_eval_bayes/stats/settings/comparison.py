@@ -1,0 +1,150 @@
+"""Two models, and boards of models, over settings like these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, special
+
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import check_non_negative
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats.ranking.simultaneous import DrawnErrors, PairErrors
+from lm_eval_bayes.stats.settings.model import SCALE, T, log_normalized, log_prior
+from lm_eval_bayes.stats.settings.posterior import SettingsPosterior, share_t
+
+
+@dataclass(frozen=True)
+class SettingsDifference(Record):
+    """The posterior of the score of A less that of B in settings like these.
+
+    Attributes
+    ----------
+    mean, low, high : float
+        Its mean and equal-tailed interval, in units of the score.
+    p_above : float
+        The probability that it is above 0.
+    level : float
+        The posterior mass of the interval.
+    paired : tuple of str
+        The settings by which the models are paired; empty where they are not.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p_above: float
+    level: float
+    paired: tuple[str, ...]
+
+
+def difference_over_settings(
+    a: SettingsPosterior, b: SettingsPosterior, *, question_variance: float = 0.0
+) -> SettingsDifference:
+    """Return the posterior of the difference of two models in settings like these.
+
+    With two settings or more in common the models are paired by these: d_s = y_As − y_Bs is normal
+    around the difference, with the variance of its trials plus (t h)², h the mean of the models'
+    m (1 − m). As the effects of a setting on the models may be independent, the prior of t has the
+    scale .2 √2. Else the models share one t, and given t their scores are independent. Given t the
+    difference is normal.
+
+    Parameters
+    ----------
+    a, b : SettingsPosterior
+        Of the same weights and level, on the same questions. Settings of one name are the same.
+    question_variance : float
+        What the population of questions adds to the variance of the difference; 0 is about these
+        questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the models' weights or levels differ, or neither has two settings.
+    """
+    if (a.bounds, a.level) != (b.bounds, b.level):
+        rule = "have the range of scores and the level of `a`"
+        raise InvalidInputError.of("b", "mismatch", rule, (*b.bounds, b.level))
+    added = check_non_negative("question_variance", question_variance)
+    common = tuple(label for label in a.labels if label in b.labels)
+    if len(common) > 1:
+        mass, mean, variance = _paired(a, b, common)
+    elif a.n_settings == b.n_settings == 1:
+        rule = "be of two settings or more, in one of the models"
+        raise InvalidInputError.of("a", "unsupported", rule, "one setting of each model")
+    else:
+        mass, means, variances = _moments_of_board([a, b])
+        common, mean, variance = (), means[0] - means[1], variances.sum(axis=0)
+    sd = np.sqrt(variance + added)
+    centre, reach = float(mass @ mean), 12.0 * float(sd.max())
+    tail = 0.5 * (1.0 - a.level)
+
+    def above(difference: float) -> float:
+        return float(mass @ special.ndtr((mean - difference) / sd))
+
+    low, high = (
+        float(optimize.brentq(lambda x, p=p: above(x) - p, centre - reach, centre + reach))
+        for p in (1.0 - tail, tail)
+    )
+    return SettingsDifference(centre, low, high, above(0.0), a.level, common)
+
+
+def _paired(
+    a: SettingsPosterior, b: SettingsPosterior, common: Sequence[str]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the masses of t, and the mean and the variance of the difference given t, (T,)."""
+    difference, by_trials, spread = np.zeros(len(common)), np.zeros(len(common)), 0.0
+    for model, sign in ((a, 1.0), (b, -1.0)):
+        at = [model.labels.index(label) for label in common]
+        low, high = model.bounds
+        share = model.likelihood.share
+        difference += sign * (high - low) * share[at]
+        by_trials += model.trial_sds[at] ** 2
+        mean = float(share @ model.likelihood.trials / model.likelihood.trials.sum())
+        spread += 0.5 * (high - low) * mean * (1.0 - mean)
+    variance = (T[:, None] * spread) ** 2 + by_trials
+    precision = (1.0 / variance).sum(axis=1)
+    mean = (difference / variance).sum(axis=1) / precision
+    square = (difference - mean[:, None]) ** 2 / variance
+    log_likelihood = -0.5 * ((np.log(variance) + square).sum(axis=1) + np.log(precision))
+    mass = log_normalized(log_likelihood + log_prior(np.sqrt(2.0) * SCALE))
+    return mass, mean, 1.0 / precision
+
+
+def _moments_of_board(
+    posteriors: Sequence[SettingsPosterior],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the masses of the common t, (T,), and the scores' moments given t, (L, T)."""
+    given = [posterior.given_t() for posterior in share_t(posteriors)]
+    span = [posterior.bounds[1] - posterior.bounds[0] for posterior in posteriors]
+    mean = np.stack([s * each.mean for s, each in zip(span, given, strict=True)])
+    variance = np.stack([s**2 * each.variance for s, each in zip(span, given, strict=True)])
+    return given[0].mass, mean, variance
+
+
+def errors_over_settings(posteriors: Sequence[SettingsPosterior]) -> PairErrors:
+    """Return the differences of all pairs of a board's models, and draws of their errors.
+
+    They are what `compare_simultaneously` takes. The models share one t, and given t their scores
+    are independent and normal.
+
+    Parameters
+    ----------
+    posteriors : sequence of SettingsPosterior
+        One per model, of the same weights.
+    """
+    mass, means, variances = _moments_of_board(posteriors)
+    first, second = np.triu_indices(len(posteriors), 1)
+    mean = means @ mass
+    variance = (variances + (means - mean[:, None]) ** 2) @ mass
+
+    def draw(draws: int, rng: np.random.Generator) -> DrawnErrors:
+        sd = np.sqrt(variances[:, rng.choice(T.size, draws, p=mass)])
+        error = (sd * rng.standard_normal(sd.shape)).astype(np.float32)
+        return DrawnErrors(error[first] - error[second], of_pairs[:, None])
+
+    of_pairs = variance[first] + variance[second]
+    return PairErrors(mean[first] - mean[second], of_pairs, draw)
