@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_non_negative
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.ranking.simultaneous import DrawnErrors, PairErrors
-from lm_eval_bayes.stats.settings.model import SCALE, T, log_normalized, log_prior
+from lm_eval_bayes.stats.settings.model import SCALE, T, log_prior, normal_quantile
 from lm_eval_bayes.stats.settings.posterior import SettingsPosterior, share_t
 
 
@@ -63,66 +63,50 @@ def difference_over_settings(
     Raises
     ------
     InvalidInputError
-        If the models' weights or levels differ, or neither has two settings.
+        If the models' weights or levels differ, or both have one setting.
     """
-    if (a.bounds, a.level) != (b.bounds, b.level):
+    if (a.pooled.bounds, a.level) != (b.pooled.bounds, b.level):
         rule = "have the range of scores and the level of `a`"
-        raise InvalidInputError.of("b", "mismatch", rule, (*b.bounds, b.level))
+        raise InvalidInputError.of("b", "mismatch", rule, (*b.pooled.bounds, b.level))
     added = check_non_negative("question_variance", question_variance)
     common = tuple(label for label in a.labels if label in b.labels)
     if len(common) > 1:
         mass, mean, variance = _paired(a, b, common)
-    elif a.n_settings == b.n_settings == 1:
-        rule = "be of two settings or more, in one of the models"
-        raise InvalidInputError.of("a", "unsupported", rule, "one setting of each model")
     else:
-        mass, means, variances = _moments_of_board([a, b])
+        mass, means, variances = _board([a, b])
         common, mean, variance = (), means[0] - means[1], variances.sum(axis=0)
-    sd = np.sqrt(variance + added)
-    centre, reach = float(mass @ mean), 12.0 * float(sd.max())
-    tail = 0.5 * (1.0 - a.level)
-
-    def above(difference: float) -> float:
-        return float(mass @ special.ndtr((mean - difference) / sd))
-
-    low, high = (
-        float(optimize.brentq(lambda x, p=p: above(x) - p, centre - reach, centre + reach))
-        for p in (1.0 - tail, tail)
-    )
-    return SettingsDifference(centre, low, high, above(0.0), a.level, common)
+    sd, tail = np.sqrt(variance + added), 0.5 - 0.5 * a.level
+    low, high = (normal_quantile(mass, mean, sd, p) for p in (tail, 1.0 - tail))
+    p_above = float(mass @ special.ndtr(mean / sd))
+    return SettingsDifference(float(mass @ mean), low, high, p_above, a.level, common)
 
 
 def _paired(
     a: SettingsPosterior, b: SettingsPosterior, common: Sequence[str]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the masses of t, and the mean and the variance of the difference given t, (T,)."""
-    difference, by_trials, spread = np.zeros(len(common)), np.zeros(len(common)), 0.0
-    for model, sign in ((a, 1.0), (b, -1.0)):
-        at = [model.labels.index(label) for label in common]
-        low, high = model.bounds
-        share = model.likelihood.share
-        difference += sign * (high - low) * share[at]
-        by_trials += model.trial_sds[at] ** 2
-        mean = float(share @ model.likelihood.trials / model.likelihood.trials.sum())
-        spread += 0.5 * (high - low) * mean * (1.0 - mean)
-    variance = (T[:, None] * spread) ** 2 + by_trials
+    rows_a, rows_b = ([model.labels.index(label) for label in common] for model in (a, b))
+    difference = a.span * (a.share[rows_a] - b.share[rows_b])
+    by_trials = a.trial_sds[rows_a] ** 2 + b.trial_sds[rows_b] ** 2
+    m = np.array([model.share @ model.trials / model.trials.sum() for model in (a, b)])
+    variance = (a.span * T[:, None] * (m * (1.0 - m)).mean()) ** 2 + by_trials
     precision = (1.0 / variance).sum(axis=1)
     mean = (difference / variance).sum(axis=1) / precision
     square = (difference - mean[:, None]) ** 2 / variance
     log_likelihood = -0.5 * ((np.log(variance) + square).sum(axis=1) + np.log(precision))
-    mass = log_normalized(log_likelihood + log_prior(np.sqrt(2.0) * SCALE))
+    mass = special.softmax(log_likelihood + log_prior(np.sqrt(2.0) * SCALE))
     return mass, mean, 1.0 / precision
 
 
-def _moments_of_board(
-    posteriors: Sequence[SettingsPosterior],
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _board(posteriors: Sequence[SettingsPosterior]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the masses of the common t, (T,), and the scores' moments given t, (L, T)."""
-    given = [posterior.given_t() for posterior in share_t(posteriors)]
-    span = [posterior.bounds[1] - posterior.bounds[0] for posterior in posteriors]
-    mean = np.stack([s * each.mean for s, each in zip(span, given, strict=True)])
-    variance = np.stack([s**2 * each.variance for s, each in zip(span, given, strict=True)])
-    return given[0].mass, mean, variance
+    shared = share_t(posteriors)
+    if not shared[0].is_known:
+        rule = "be of two settings or more, in one of the models"
+        raise InvalidInputError.of("posteriors", "unsupported", rule, "one setting of each model")
+    means = np.stack([each.span * each.given.mean for each in shared])
+    variances = np.stack([each.span**2 * each.given.variance for each in shared])
+    return shared[0].given.mass, means, variances
 
 
 def errors_over_settings(posteriors: Sequence[SettingsPosterior]) -> PairErrors:
@@ -134,17 +118,22 @@ def errors_over_settings(posteriors: Sequence[SettingsPosterior]) -> PairErrors:
     Parameters
     ----------
     posteriors : sequence of SettingsPosterior
-        One per model, of the same weights.
+        One per model, of the same weights, on the same questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If all models have one setting.
     """
-    mass, means, variances = _moments_of_board(posteriors)
+    mass, means, variances = _board(posteriors)
     first, second = np.triu_indices(len(posteriors), 1)
     mean = means @ mass
     variance = (variances + (means - mean[:, None]) ** 2) @ mass
+    of_pairs = variance[first] + variance[second]
 
     def draw(draws: int, rng: np.random.Generator) -> DrawnErrors:
         sd = np.sqrt(variances[:, rng.choice(T.size, draws, p=mass)])
         error = (sd * rng.standard_normal(sd.shape)).astype(np.float32)
         return DrawnErrors(error[first] - error[second], of_pairs[:, None])
 
-    of_pairs = variance[first] + variance[second]
     return PairErrors(mean[first] - mean[second], of_pairs, draw)

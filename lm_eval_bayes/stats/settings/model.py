@@ -10,23 +10,24 @@ settings in logits. n_s are effective trials. Their sum n is that of the Beta di
 mean and the variance of hbayes@N of all trials together (scope "benchmark"), n + 1 =
 m (1 − m)/σ²: trials of the same question differ less than any two trials, by the intraclass
 correlation, and hbayes@N has learned by how much. With t = 0 the posterior of m is that of
-hbayes@N. Random settings of this kind are those of the generalizability theory [Brennan 2001];
-the prior of t is of the family that [Gelman 2006] proposes for few groups.
+hbayes@N. Settings as a random facet are those of generalizability theory [Brennan 2001]; a
+half-t prior of the sd between few groups is that of [Gelman 2006].
 
-t lies on a grid, and so does logit m. All results are mixtures over t, of Beta distributions with
-the moments of m given t.
+t lies on a grid, and so does logit m. Distributions of scores are mixtures over t, of Beta
+distributions with the moments given t.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import numpy.typing as npt
+from scipy import optimize, special
 
-from lm_eval_bayes.stats.arrays import FloatArray, protect
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
+from lm_eval_bayes.stats.intervals import Ends
 
 #: The scale of the prior of t, and its degrees of freedom.
 SCALE, _FREEDOM = 0.2, 4.0
@@ -35,153 +36,118 @@ _NEAR_ZERO, _LARGEST, _NODES = 0.03, 2.0, 48
 _EVEN = np.linspace(0.0, np.arcsinh(_LARGEST / _NEAR_ZERO), _NODES)
 T = _NEAR_ZERO * np.sinh(_EVEN)
 #: The trapezoidal rule in these nodes.
-_STEPS = np.cosh(_EVEN) * np.where((T == 0.0) | (T == T[-1]), 0.5, 1.0)
-#: Nodes of logit m, this far to both sides of the mean's.
-_AXIS, _REACH = 161, 10.0
-#: The smallest total of a Beta distribution's parameters.
+_STEPS = np.cosh(_EVEN) * np.where((T == 0.0) | (T[-1] == T), 0.5, 1.0)
+#: Nodes of logit m, this far to both sides of the mean's; finer ones between them.
+_AXIS, _REACH, _FINER = 161, 10.0, 2_561
+#: The smallest sum of a Beta distribution's parameters.
 _LEAST_TOTAL = 1e-3
 #: Nodes of t with less than this mass are left out of a mixture.
 _NEGLIGIBLE = 1e-7
 
 
 def log_prior(scale: float = SCALE) -> FloatArray:
-    """Return the log prior mass of the nodes of t up to a constant: half-t₄ of this scale."""
+    """Return the log prior masses of the nodes of t up to a constant: half-t₄ of this scale."""
     log_density = -0.5 * (_FREEDOM + 1.0) * np.log1p((T / scale) ** 2 / _FREEDOM)
     return np.asarray(log_density + np.log(_STEPS))
 
 
-def log_normalized(log_mass: FloatArray) -> FloatArray:
-    """Return the masses of the nodes of t, which sum to 1, from their logarithms."""
-    mass = np.exp(log_mass - log_mass.max())
-    return np.asarray(mass / mass.sum())
+def _logit_axis(mean: float, sd: float) -> tuple[FloatArray, FloatArray]:
+    """Return even steps from −1 to 1, and logits around that of a mean, denser within some sds."""
+    even = np.linspace(-1.0, 1.0, _AXIS)
+    return even, special.logit(mean) + sd * np.sinh(even * np.arcsinh(_REACH / sd))
 
 
 class GivenT(NamedTuple):
-    """The mass of every node of t, and the moments of scores given t, each of shape (T,).
+    """What is known of scores on [0, 1] in every node of t, arrays of shape (T,).
 
-    `mean` and `variance` are those of m, and `between` is the variance between settings.
+    `log_likelihood` is that of t, up to a constant, and `log_of_others` that of the other models of
+    a board; `mean` and `variance` are those of m given t, and `between` is the variance between
+    settings.
     """
 
-    mass: FloatArray
+    log_likelihood: FloatArray
+    log_of_others: FloatArray
     mean: FloatArray
     variance: FloatArray
     between: FloatArray
 
-    def mixture(self, variance: FloatArray | float = 0.0, shift: float = 0.0) -> BetaMixture:
-        """Return the distribution of m + shift + an error of this variance given t."""
-        mean = np.clip(self.mean + shift, 1e-9, 1.0 - 1e-9)
-        total = mean * (1.0 - mean) / (self.variance + variance) - 1.0
+    @property
+    def mass(self) -> FloatArray:
+        """The posterior probabilities of the nodes."""
+        log_mass = log_prior() + self.log_likelihood + self.log_of_others
+        return np.asarray(special.softmax(log_mass))
+
+    def cdf(
+        self, scores: npt.ArrayLike, added: FloatArray | float = 0.0, shift: float = 0.0
+    ) -> FloatArray:
+        """Return P(m + shift + error < score), the error having the variance `added` given t."""
         kept = self.mass > _NEGLIGIBLE
-        return BetaMixture(self.mass[kept], mean[kept], np.maximum(total, _LEAST_TOTAL)[kept])
+        mean = np.clip(self.mean + shift, 1e-9, 1.0 - 1e-9)
+        total = np.maximum(mean * (1.0 - mean) / (self.variance + added) - 1.0, _LEAST_TOTAL)
+        a, b = (total * mean)[kept, None], (total * (1.0 - mean))[kept, None]
+        return np.asarray(self.mass[kept] @ special.betainc(a, b, scores) / self.mass[kept].sum())
 
-
-class BetaMixture(NamedTuple):
-    """A mixture of Beta distributions with these means and totals of parameters, each (K,)."""
-
-    mass: FloatArray
-    mean: FloatArray
-    total: FloatArray
-
-    def cdf(self, scores: FloatArray) -> FloatArray:
-        """Return the masses below the scores, an array of one dimension on [0, 1]."""
-        a, b = self.total * self.mean, self.total * (1.0 - self.mean)
-        return np.asarray(self.mass @ special.betainc(a[:, None], b[:, None], scores)) / (
-            self.mass.sum()
-        )
-
-    def tabulated(self, low: float, span: float) -> TabulatedDistribution:
-        """Return the distribution of low + span·score."""
-        mass = self.mass / self.mass.sum()
-        mean = float(mass @ self.mean)
-        square = self.mean * (1.0 - self.mean) / (self.total + 1.0) + (self.mean - mean) ** 2
-        sd = float(np.sqrt(mass @ square))
-        centre = float(special.logit(mean))
-        narrow = np.sqrt(1.0 / ((self.total.max() + 1.0) * mean * (1.0 - mean)))
-        even, axis = logit_axis(centre, float(narrow))
+    def distribution(
+        self, bounds: Ends, added: FloatArray | float = 0.0, shift: float = 0.0
+    ) -> TabulatedDistribution:
+        """Return the distribution of m + shift + error, from the scale [0, 1] to these bounds."""
+        centre, variance = float(self.mass @ self.mean), self.variance + added
+        sd = float(np.sqrt(self.mass @ (variance + (self.mean - centre) ** 2)))
+        least = float(np.sqrt(variance.min())) / (centre * (1.0 - centre))
+        even, axis = _logit_axis(centre, least)
         # the probit of the masses is almost linear in the logit
-        probit = special.ndtri(np.clip(self.cdf(special.expit(axis)), 1e-15, 1.0 - 1e-15))
-        finer = np.linspace(-1.0, 1.0, 16 * _AXIS)
+        masses = self.cdf(special.expit(axis), added, shift)
+        probit = special.ndtri(np.clip(masses, 1e-15, 1.0 - 1e-15))
+        finer = np.linspace(-1.0, 1.0, _FINER)
         below = special.ndtr(np.interp(finer, even, probit))
         score = special.expit(np.interp(finer, even, axis))
-        below[0], below[-1] = 0.0, 1.0
-        return TabulatedDistribution(below, score, mean, sd).scaled(low, low + span)
+        return TabulatedDistribution(below, score, centre + shift, sd).scaled(*bounds)
 
 
-def logit_axis(centre: float, sd: float) -> tuple[FloatArray, FloatArray]:
-    """Return even steps from −1 to 1, and logits around the centre, denser within a few sds."""
-    even = np.linspace(-1.0, 1.0, _AXIS)
-    return even, centre + sd * np.sinh(even * np.arcsinh(_REACH / sd))
+def log_likelihoods(share: FloatArray, trials: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the nodes of logit m, (J,), and the log likelihood of every setting, (S, T, J).
 
-
-@dataclass(frozen=True, eq=False)
-class SettingsLikelihood:
-    """The likelihood of (t, m), with what m has from hbayes@N.
-
-    Attributes
+    Parameters
     ----------
-    share : array, shape (S,)
-        y_s: the mean of each setting, such that their mean weighted by trials is m of hbayes@N.
-    trials : array, shape (S,)
-        n_s.
-    m, other : array, shape (J,)
-        The nodes of m, and 1 − m.
-    of_setting : array, shape (S, T, J)
-        The log likelihood of each setting.
+    share, trials : array, shape (S,)
+        y_s and n_s.
     """
+    mean = float(share @ trials / trials.sum())
+    _, axis = _logit_axis(mean, float((trials.sum() * mean * (1.0 - mean) + 1.0) ** -0.5))
+    m, other = special.expit(axis), special.expit(-axis)
+    total = np.maximum(1.0 / (T[1:, None] ** 2 * m * other) - 1.0, _LEAST_TOTAL)
+    a, b = total * m, total * other
+    prior = special.betaln(a, b)
+    tables = np.empty((share.size, T.size, axis.size))
+    for table, x, y in zip(tables, trials * share, trials * (1.0 - share), strict=True):
+        table[0] = x * special.log_expit(axis) + y * special.log_expit(-axis)
+        table[1:] = special.betaln(a + x, b + y) - prior
+    return axis, tables
 
-    share: FloatArray
-    trials: FloatArray
-    m: FloatArray
-    other: FloatArray
-    step: FloatArray
-    of_setting: FloatArray
 
-    def __post_init__(self) -> None:
-        protect(self)
+def given_t(axis: FloatArray, log_joint: FloatArray) -> GivenT:
+    """Integrate m out of a log likelihood, (T, J).
 
-    @classmethod
-    def of(cls, share: FloatArray, trials: FloatArray) -> SettingsLikelihood:
-        """Compute it on the grid."""
-        mean = float(share @ trials / trials.sum())
-        sd = 1.0 / np.sqrt(trials.sum() * mean * (1.0 - mean) + 1.0)
-        even, axis = logit_axis(float(special.logit(mean)), float(sd))
-        m, other = special.expit(axis), special.expit(-axis)
-        right, wrong = trials * share, trials * (1.0 - share)
-        total = 1.0 / (T[1:, None] ** 2 * m * other) - 1.0
-        a = np.maximum(total, _LEAST_TOTAL) * m
-        b = np.maximum(total, _LEAST_TOTAL) * other
-        prior = special.betaln(a, b)
-        of_setting = np.empty((share.size, T.size, m.size))
-        for s, (x, y) in enumerate(zip(right, wrong, strict=True)):
-            of_setting[s, 0] = x * special.log_expit(axis) + y * special.log_expit(-axis)
-            of_setting[s, 1:] = special.betaln(a + x, b + y) - prior
-        return cls(share, trials, m, other, np.gradient(axis, even), of_setting)
+    Logit m has an even prior: what hbayes@N knows beside the trials is in the effective ones.
+    """
+    m, unit_variance = special.expit(axis), special.expit(axis) * special.expit(-axis)
+    largest = log_joint.max(axis=1)
+    density = np.exp(log_joint - largest[:, None]) * np.gradient(axis)
+    of_t = density.sum(axis=1)
+    density /= of_t[:, None]
+    mean = density @ m
+    variance = ((m - mean[:, None]) ** 2 * density).sum(axis=1)
+    between = (T * (density @ unit_variance)) ** 2
+    return GivenT(np.log(of_t) + largest, np.zeros(T.size), mean, variance, between)
 
-    def log_of_t(self) -> FloatArray:
-        """Return the log likelihood of t up to a constant, (T,): m is integrated out."""
-        joint = self.of_setting.sum(axis=0)
-        largest = joint.max()
-        return np.asarray(np.log(np.exp(joint - largest) @ self.step) + largest)
 
-    def given_t(self, log_mass: FloatArray, without: int | None = None) -> GivenT:
-        """Return the moments of m given t, and the masses of t.
+def normal_quantile(
+    mass: FloatArray, mean: FloatArray, sd: FloatArray, probability: float
+) -> float:
+    """Return the quantile of a mixture of normal distributions, arrays of shape (K,)."""
+    reach = 12.0 * float(sd.max())
 
-        Parameters
-        ----------
-        log_mass : array, shape (T,)
-            The log of the prior masses of t.
-        without : int, optional
-            A setting that is left out.
-        """
-        joint = self.of_setting.sum(axis=0)
-        if without is not None:
-            joint = joint - self.of_setting[without]
-        largest = joint.max(axis=1, keepdims=True)
-        density = np.exp(joint - largest) * self.step
-        of_t = density.sum(axis=1)
-        density /= of_t[:, None]
-        mean = density @ self.m
-        variance = ((self.m - mean[:, None]) ** 2 * density).sum(axis=1)
-        between = (T * (density @ (self.m * self.other))) ** 2
-        mass = log_normalized(np.log(of_t) + largest[:, 0] + log_mass)
-        return GivenT(mass, mean, variance, between)
+    def excess(x: float) -> float:
+        return float(mass @ special.ndtr((x - mean) / np.maximum(sd, 1e-12))) - probability
+
+    return float(optimize.brentq(excess, mean.min() - reach, mean.max() + reach, xtol=1e-12))
