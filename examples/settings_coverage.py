@@ -1,10 +1,10 @@
 """How often intervals about settings like these hold the truth, in simulated settings.
 
-A model is run in S settings, N trials of M questions each. Question α has logit p_α with p_α from
-Beta(2,3) ("mid") or Beta(19,1) ("high"); in setting s it is logit p_α + e_s + i_αs, with e_s of sd t
-and the interaction i of sd .3. The truth of scope "benchmark" is the mean over further settings of
-the score on these questions; that of scope "population" the mean over questions, too. Every tenth
-or so of the 360 cells is simulated, by a Latin square over N, M and the scores.
+A model is run in S settings, N trials of M questions each. p_α is from Beta(2,3) ("mid") or
+Beta(19,1) ("high"); in setting s its logit is logit p_α + e_s + i_αs, with e_s of sd t and the
+interaction i of sd .3. The truth of scope "benchmark" is the mean over further settings of the
+score on these questions; that of scope "population" the mean over questions, too. Of the 360 cells
+44 are simulated, by a Latin square over N, M and the scores.
 
     python examples/settings_coverage.py                      # few runs of few cells, seconds
     python examples/settings_coverage.py --runs 300           # the fraction, 20 minutes

@@ -52,12 +52,12 @@ def half_width(
     >>> [round(half_width(0.048, 0.15 / 30, S, N), 3) for S, N in designs]
     [0.05, 0.047, 0.042]
     """
-    sd = check_non_negative("sd", sd)
-    trial_variance = check_non_negative("trial_variance", trial_variance)
-    n_settings = check_count("n_settings", n_settings, 1)
     trials = check_real("trials", trials, "be a number above 0", lambda n: n > 0.0)
-    z = float(special.ndtri(0.5 + 0.5 * check_level(level)))
-    return float(z * np.sqrt((sd**2 + trial_variance / trials) / n_settings))
+    by_trials = check_non_negative("trial_variance", trial_variance) / trials
+    variance = (check_non_negative("sd", sd) ** 2 + by_trials) / check_count(
+        "n_settings", n_settings, 1
+    )
+    return float(special.ndtri(0.5 + 0.5 * check_level(level)) * np.sqrt(variance))
 
 
 def trials_per_setting(sd: float, trial_variance: float, cost: float) -> float:
@@ -84,7 +84,6 @@ def trials_per_setting(sd: float, trial_variance: float, cost: float) -> float:
     >>> round(trials_per_setting(0.048, 0.15 / 30, 4), 1), trials_per_setting(0.048, 0.15 / 30, 0)
     (2.9, 1.0)
     """
-    sd = check_positive("sd", sd)
     trial_variance = check_non_negative("trial_variance", trial_variance)
-    cost = check_non_negative("cost", cost)
-    return float(max(1.0, np.sqrt(cost * trial_variance) / sd))
+    rounds = np.sqrt(check_non_negative("cost", cost) * trial_variance) / check_positive("sd", sd)
+    return float(max(1.0, rounds))

@@ -4,40 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_non_negative
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.ranking.simultaneous import DrawnErrors, PairErrors
 from lm_eval_bayes.stats.settings.model import SCALE, T, log_prior, normal_quantile
-from lm_eval_bayes.stats.settings.posterior import SettingsPosterior, share_t
+from lm_eval_bayes.stats.settings.posterior import SettingsPosterior, Summary, share_t
+
+#: The masses of the nodes of t, the means and the variances given t.
+OverT: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
-class SettingsDifference(Record):
+class SettingsDifference(Summary):
     """The posterior of the score of A less that of B in settings like these.
 
     Attributes
     ----------
-    mean, low, high : float
-        Its mean and equal-tailed interval, in units of the score.
+    mean, median, low, high : float
+        In units of the score.
     p_above : float
         The probability that it is above 0.
-    level : float
-        The posterior mass of the interval.
     paired : tuple of str
         The settings by which the models are paired; empty where they are not.
     """
 
-    mean: float
-    low: float
-    high: float
     p_above: float
-    level: float
     paired: tuple[str, ...]
 
 
@@ -65,25 +62,23 @@ def difference_over_settings(
     InvalidInputError
         If the models' weights or levels differ, or both have one setting.
     """
-    if (a.pooled.bounds, a.level) != (b.pooled.bounds, b.level):
+    if (a.benchmark.bounds, a.level) != (b.benchmark.bounds, b.level):
         rule = "have the range of scores and the level of `a`"
-        raise InvalidInputError.of("b", "mismatch", rule, (*b.pooled.bounds, b.level))
-    added = check_non_negative("question_variance", question_variance)
+        raise InvalidInputError.of("b", "mismatch", rule, (*b.benchmark.bounds, b.level))
     common = tuple(label for label in a.labels if label in b.labels)
     if len(common) > 1:
         mass, mean, variance = _paired(a, b, common)
     else:
         mass, means, variances = _board([a, b])
         common, mean, variance = (), means[0] - means[1], variances.sum(axis=0)
-    sd, tail = np.sqrt(variance + added), 0.5 - 0.5 * a.level
-    low, high = (normal_quantile(mass, mean, sd, p) for p in (tail, 1.0 - tail))
-    p_above = float(mass @ special.ndtr(mean / sd))
-    return SettingsDifference(float(mass @ mean), low, high, p_above, a.level, common)
+    sd = np.sqrt(variance + check_non_negative("question_variance", question_variance))
+    probabilities = 0.5 + 0.5 * a.level * np.array([0.0, -1.0, 1.0])
+    median, low, high = (normal_quantile(mass, mean, sd, p) for p in probabilities)
+    centre, p_above = float(mass @ mean), float(mass @ special.ndtr(mean / sd))
+    return SettingsDifference(centre, median, low, high, p_above, common)
 
 
-def _paired(
-    a: SettingsPosterior, b: SettingsPosterior, common: Sequence[str]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _paired(a: SettingsPosterior, b: SettingsPosterior, common: Sequence[str]) -> OverT:
     """Return the masses of t, and the mean and the variance of the difference given t, (T,)."""
     rows_a, rows_b = ([model.labels.index(label) for label in common] for model in (a, b))
     difference = a.span * (a.share[rows_a] - b.share[rows_b])
@@ -98,11 +93,11 @@ def _paired(
     return mass, mean, 1.0 / precision
 
 
-def _board(posteriors: Sequence[SettingsPosterior]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _board(posteriors: Sequence[SettingsPosterior]) -> OverT:
     """Return the masses of the common t, (T,), and the scores' moments given t, (L, T)."""
     shared = share_t(posteriors)
     if not shared[0].is_known:
-        rule = "be of two settings or more, in one of the models"
+        rule = "have a model with two settings or more"
         raise InvalidInputError.of("posteriors", "unsupported", rule, "one setting of each model")
     means = np.stack([each.span * each.given.mean for each in shared])
     variances = np.stack([each.span**2 * each.given.variance for each in shared])

@@ -41,8 +41,8 @@ def setting_means(counts: IntArray, weights: FloatArray) -> tuple[FloatArray, Fl
     # the normal equations of d, with q eliminated
     matrix = np.diag(trials.sum(axis=1)) - (trials / of_question) @ trials.T
     if np.linalg.matrix_rank(matrix, tol=1e-9 * trials.sum(), hermitian=True) < len(trials) - 1:
-        rule = "have settings with questions in common, to tell settings from questions"
-        raise InvalidInputError.of("counts", "unsupported", rule, "settings of other questions")
+        rule = "have settings that a chain of common questions links"
+        raise InvalidInputError.of("counts", "unsupported", rule, "settings without")
     effect = np.linalg.pinv(matrix, hermitian=True) @ (trials * (scores - question)).sum(axis=1)
-    common = (question - effect @ trials / of_question).mean()
-    return np.clip(common + effect, weights.min(), weights.max()), worth
+    scores = effect + (question - effect @ trials / of_question).mean()
+    return np.clip(scores, weights.min(), weights.max()), worth

@@ -22,39 +22,33 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize, special
 
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
 from lm_eval_bayes.stats.intervals import Ends
 
-#: The scale of the prior of t, and its degrees of freedom.
-SCALE, _FREEDOM = 0.2, 4.0
-#: Nodes of t, from 0 to 2, denser near 0.
-_NEAR_ZERO, _LARGEST, _NODES = 0.03, 2.0, 48
+#: The scale of the prior of t.
+SCALE = 0.2
+#: Nodes of t, from all but 0 to 2, denser near 0, and the trapezoidal rule in these.
+_SMALLEST, _NEAR_ZERO, _LARGEST, _NODES = 1e-4, 0.03, 2.0, 48
 _EVEN = np.linspace(0.0, np.arcsinh(_LARGEST / _NEAR_ZERO), _NODES)
-T = _NEAR_ZERO * np.sinh(_EVEN)
-#: The trapezoidal rule in these nodes.
-_STEPS = np.cosh(_EVEN) * np.where((T == 0.0) | (T[-1] == T), 0.5, 1.0)
-#: Nodes of logit m, this far to both sides of the mean's; finer ones between them.
-_AXIS, _REACH, _FINER = 161, 10.0, 2_561
-#: The smallest sum of a Beta distribution's parameters.
-_LEAST_TOTAL = 1e-3
-#: Nodes of t with less than this mass are left out of a mixture.
-_NEGLIGIBLE = 1e-7
+T = np.maximum(_NEAR_ZERO * np.sinh(_EVEN), _SMALLEST)
+_STEPS = np.cosh(_EVEN) * np.r_[0.5, np.ones(_NODES - 2), 0.5]
+#: Even steps for nodes of logit m, which lie this far to both sides of the mean's; and finer ones.
+_AXIS, _FINER, _REACH = np.linspace(-1.0, 1.0, 161), np.linspace(-1.0, 1.0, 2_561), 10.0
+#: The smallest sum of a Beta distribution's parameters, and the smallest mass in a mixture.
+_LEAST_TOTAL, _NEGLIGIBLE = 1e-3, 1e-7
 
 
 def log_prior(scale: float = SCALE) -> FloatArray:
     """Return the log prior masses of the nodes of t up to a constant: half-t₄ of this scale."""
-    log_density = -0.5 * (_FREEDOM + 1.0) * np.log1p((T / scale) ** 2 / _FREEDOM)
-    return np.asarray(log_density + np.log(_STEPS))
+    return np.asarray(np.log(_STEPS) - 2.5 * np.log1p((T / scale) ** 2 / 4.0))
 
 
-def _logit_axis(mean: float, sd: float) -> tuple[FloatArray, FloatArray]:
-    """Return even steps from −1 to 1, and logits around that of a mean, denser within some sds."""
-    even = np.linspace(-1.0, 1.0, _AXIS)
-    return even, special.logit(mean) + sd * np.sinh(even * np.arcsinh(_REACH / sd))
+def _logit_axis(mean: float, sd: float) -> FloatArray:
+    """Return logits around that of a mean, denser within some of these sds, one for each step."""
+    return np.asarray(special.logit(mean) + sd * np.sinh(_AXIS * np.arcsinh(_REACH / sd)))
 
 
 class GivenT(NamedTuple):
@@ -74,12 +68,9 @@ class GivenT(NamedTuple):
     @property
     def mass(self) -> FloatArray:
         """The posterior probabilities of the nodes."""
-        log_mass = log_prior() + self.log_likelihood + self.log_of_others
-        return np.asarray(special.softmax(log_mass))
+        return np.asarray(special.softmax(log_prior() + self.log_likelihood + self.log_of_others))
 
-    def cdf(
-        self, scores: npt.ArrayLike, added: FloatArray | float = 0.0, shift: float = 0.0
-    ) -> FloatArray:
+    def cdf(self, scores: FloatArray, added: FloatArray | float, shift: float) -> FloatArray:
         """Return P(m + shift + error < score), the error having the variance `added` given t."""
         kept = self.mass > _NEGLIGIBLE
         mean = np.clip(self.mean + shift, 1e-9, 1.0 - 1e-9)
@@ -93,14 +84,11 @@ class GivenT(NamedTuple):
         """Return the distribution of m + shift + error, from the scale [0, 1] to these bounds."""
         centre, variance = float(self.mass @ self.mean), self.variance + added
         sd = float(np.sqrt(self.mass @ (variance + (self.mean - centre) ** 2)))
-        least = float(np.sqrt(variance.min())) / (centre * (1.0 - centre))
-        even, axis = _logit_axis(centre, least)
-        # the probit of the masses is almost linear in the logit
-        masses = self.cdf(special.expit(axis), added, shift)
-        probit = special.ndtri(np.clip(masses, 1e-15, 1.0 - 1e-15))
-        finer = np.linspace(-1.0, 1.0, _FINER)
-        below = special.ndtr(np.interp(finer, even, probit))
-        score = special.expit(np.interp(finer, even, axis))
+        axis = _logit_axis(centre, float(np.sqrt(variance.min())) / (centre * (1.0 - centre)))
+        masses = np.clip(self.cdf(special.expit(axis), added, shift), 1e-15, 1.0 - 1e-15)
+        # their probit is almost linear in the logit
+        below = special.ndtr(np.interp(_FINER, _AXIS, special.ndtri(masses)))
+        score = special.expit(np.interp(_FINER, _AXIS, axis))
         return TabulatedDistribution(below, score, centre + shift, sd).scaled(*bounds)
 
 
@@ -113,24 +101,22 @@ def log_likelihoods(share: FloatArray, trials: FloatArray) -> tuple[FloatArray, 
         y_s and n_s.
     """
     mean = float(share @ trials / trials.sum())
-    _, axis = _logit_axis(mean, float((trials.sum() * mean * (1.0 - mean) + 1.0) ** -0.5))
+    axis = _logit_axis(mean, float((trials.sum() * mean * (1.0 - mean) + 1.0) ** -0.5))
     m, other = special.expit(axis), special.expit(-axis)
-    total = np.maximum(1.0 / (T[1:, None] ** 2 * m * other) - 1.0, _LEAST_TOTAL)
+    total = np.maximum(1.0 / (T[:, None] ** 2 * m * other) - 1.0, _LEAST_TOTAL)
     a, b = total * m, total * other
-    prior = special.betaln(a, b)
-    tables = np.empty((share.size, T.size, axis.size))
-    for table, x, y in zip(tables, trials * share, trials * (1.0 - share), strict=True):
-        table[0] = x * special.log_expit(axis) + y * special.log_expit(-axis)
-        table[1:] = special.betaln(a + x, b + y) - prior
-    return axis, tables
+    right, wrong = trials * share, trials * (1.0 - share)
+    tables = special.betaln(a + right[:, None, None], b + wrong[:, None, None])
+    return axis, tables - special.betaln(a, b)
 
 
-def given_t(axis: FloatArray, log_joint: FloatArray) -> GivenT:
-    """Integrate m out of a log likelihood, (T, J).
+def given_t(axis: FloatArray, tables: FloatArray) -> GivenT:
+    """Integrate m out of the product of settings' likelihoods, see `log_likelihoods`.
 
     Logit m has an even prior: what hbayes@N knows beside the trials is in the effective ones.
     """
     m, unit_variance = special.expit(axis), special.expit(axis) * special.expit(-axis)
+    log_joint = tables.sum(axis=0)
     largest = log_joint.max(axis=1)
     density = np.exp(log_joint - largest[:, None]) * np.gradient(axis)
     of_t = density.sum(axis=1)

@@ -12,9 +12,10 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes._util.validation import check_level, check_sequence
-from lm_eval_bayes.errors import InvalidInputError, Rule
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, numeric, protect
 from lm_eval_bayes.stats.distributions.base import Distribution, TabulatedDistribution
+from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Scope, equal_tails
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -37,12 +38,6 @@ class Summary(Record):
     median: float
     low: float
     high: float
-
-    @classmethod
-    def of(cls, distribution: Distribution, level: float) -> Summary:
-        """Summarize a distribution."""
-        median = float(distribution.quantiles(np.array(0.5)))
-        return cls(distribution.mean, median, *equal_tails(distribution.quantiles, level))
 
 
 @dataclass(frozen=True)
@@ -105,8 +100,8 @@ class SettingsPosterior(Record):
         Their sds by trials alone.
     trial_variance : float
         W/M, the variance of a setting's mean score with one trial per question.
-    pooled : Posterior
-        hbayes@N of all trials together, of scope "population".
+    benchmark, population : Posterior
+        hbayes@N of all trials together, by scope.
     share, trials : array, shape (S,)
         y_s, moved such that their mean, weighted by n_s, is that of hbayes@N; and n_s.
     given : GivenT
@@ -120,7 +115,8 @@ class SettingsPosterior(Record):
     scores: FloatArray
     trial_sds: FloatArray
     trial_variance: float
-    pooled: Posterior = field(repr=False, metadata=NOT_IN_JSON)
+    benchmark: Posterior = field(repr=False, metadata=NOT_IN_JSON)
+    population: Posterior = field(repr=False, metadata=NOT_IN_JSON)
     share: FloatArray = field(repr=False, metadata=NOT_IN_JSON)
     trials: FloatArray = field(repr=False, metadata=NOT_IN_JSON)
     given: GivenT = field(repr=False, metadata=NOT_IN_JSON)
@@ -130,35 +126,30 @@ class SettingsPosterior(Record):
         protect(self)
 
     @property
-    def benchmark(self) -> Posterior:
-        """hbayes@N of all trials together, of scope "benchmark"."""
-        return self.pooled.benchmark or self.pooled
-
-    @property
     def span(self) -> float:
         """The range of scores."""
-        return self.pooled.bounds[1] - self.pooled.bounds[0]
+        return self.benchmark.bounds[1] - self.benchmark.bounds[0]
 
     @cached_property
     def these(self) -> dict[Scope, Summary]:
         """By scope, the score in these settings: hbayes@N of all trials together."""
-        both: dict[Scope, Posterior] = {"benchmark": self.benchmark, "population": self.pooled}
-        return {scope: Summary.of(each.distribution, self.level) for scope, each in both.items()}
+        both = (self.benchmark, self.population)
+        return {each.scope: _summary(each.distribution, self.level) for each in both}
 
     @cached_property
     def distributions(self) -> dict[Scope, TabulatedDistribution]:
         """By scope, the distribution of the score in settings like these; none if not known."""
         if not self.is_known:
             return {}
-        bounds, shift = self.pooled.bounds, (self.pooled.mu - self.benchmark.mu) / self.span
-        added = max(self.pooled.sigma**2 - self.benchmark.sigma**2, 0.0) / self.span**2
+        bounds, shift = self.benchmark.bounds, (self.population.mu - self.benchmark.mu) / self.span
+        added = max(self.population.sigma**2 - self.benchmark.sigma**2, 0.0) / self.span**2
         population = self.given.distribution(bounds, added, shift)
         return {"benchmark": self.given.distribution(bounds), "population": population}
 
     @cached_property
     def like(self) -> dict[Scope, Summary]:
         """By scope, the score in settings like these; empty where it is not known."""
-        return {scope: Summary.of(each, self.level) for scope, each in self.distributions.items()}
+        return {scope: _summary(each, self.level) for scope, each in self.distributions.items()}
 
     @property
     def sensitivity(self) -> tuple[tuple[float, float], ...]:
@@ -241,34 +232,32 @@ def score_over_settings(
     given_labels = range(1, n_settings + 1) if labels is None else labels
     names = tuple(map(str, check_sequence("labels", given_labels, rule)))
     if len(names) != n_settings or len(set(names)) < n_settings:
-        broken: Rule = "shape" if len(names) != n_settings else "duplicate"
-        raise InvalidInputError.of("labels", broken, rule, list(names))
+        raise InvalidInputError.of("labels", "shape", rule, list(names))
     every = Outcomes.from_counts(array.reshape(-1, n_categories), weights)
     tables, (low, high) = every.counts.reshape(array.shape), every.bounds
-    tried = tables.any(axis=(1, 2))
-    if not tried.all():
-        got = f"no trial of {names[int(tried.argmin())]!r}"
-        raise InvalidInputError.of("counts", "empty", "hold a trial of every setting", got)
+    of_setting = tables.sum(axis=(1, 2)).tolist()
+    if 0 in of_setting:
+        raise InvalidInputError.of("counts", "empty", "hold trials of every setting", of_setting)
     if low == high:
         raise InvalidInputError.of("weights", "range", "not all be equal", every.weights.tolist())
     scores, worth = setting_means(tables, every.weights)
     outcomes = Outcomes.from_counts(tables.sum(axis=0), every.weights)
-    pooled = hbayes_at_n(outcomes, "population", seed=seed)
-    benchmark = pooled.benchmark or pooled
+    population = hbayes_at_n(outcomes, "population", seed=seed)
+    benchmark = population.benchmark or population
     mean, variance = (benchmark.mu - low) / (high - low), (benchmark.sigma / (high - low)) ** 2
     trials = max(mean * (1.0 - mean) / variance - 1.0, 1.0) * worth / worth.sum()
     share = _around((scores - low) / (high - low), trials / trials.sum(), mean)
-    axis, tables_of_settings = log_likelihoods(share, trials)
     return SettingsPosterior(
         labels=names,
         level=check_level(level),
         scores=scores,
         trial_sds=benchmark.sigma * np.sqrt(worth.sum() / worth),
         trial_variance=benchmark.sigma**2 * float(worth.sum()) / n_questions,
-        pooled=pooled,
+        benchmark=benchmark,
+        population=population,
         share=share,
         trials=trials,
-        given=given_t(axis, tables_of_settings.sum(axis=0)),
+        given=given_t(*log_likelihoods(share, trials)),
         is_known=n_settings > 1,
     )
 
@@ -279,16 +268,12 @@ def share_t(posteriors: Sequence[SettingsPosterior]) -> list[SettingsPosterior]:
     The likelihood of t is the product of the models'. A model with one setting then has the
     interval about settings like these that the others' settings allow.
     """
-    own = np.stack([posterior.given.log_likelihood for posterior in posteriors])
-    given = [
-        posterior.given._replace(log_of_others=others)
-        for posterior, others in zip(posteriors, own.sum(axis=0) - own, strict=True)
-    ]
-    is_known = any(posterior.is_known for posterior in posteriors)
-    return [
-        replace(posterior, given=each, is_known=is_known)
-        for posterior, each in zip(posteriors, given, strict=True)
-    ]
+    total = np.sum([each.given.log_likelihood for each in posteriors], axis=0)
+    is_known, shared = any(each.is_known for each in posteriors), []
+    for each in posteriors:
+        given = each.given._replace(log_of_others=total - each.given.log_likelihood)
+        shared.append(replace(each, given=given, is_known=is_known))
+    return shared
 
 
 def _around(share: FloatArray, weight: FloatArray, mean: float) -> FloatArray:
@@ -299,39 +284,40 @@ def _around(share: FloatArray, weight: FloatArray, mean: float) -> FloatArray:
     seen = float(share @ weight)
     if mean < seen:
         return np.asarray(share * (mean / seen))
-    return np.asarray(1.0 - (1.0 - share) * ((1.0 - mean) / max(1.0 - seen, 1.0 - mean)))
+    return np.asarray(1.0 - (1.0 - share) * ((1.0 - mean) / (1.0 - seen)))
 
 
 def _spread(posterior: SettingsPosterior, freedom: int) -> Spread:
     """Return how much two settings or more differ."""
     scores, level, given = posterior.scores, posterior.level, posterior.given
     sd = posterior.span * np.maximum.accumulate(np.sqrt(given.between))
-    variances = posterior.trial_sds**2
-    centre = float(np.average(scores, weights=1.0 / variances))
-    by_trials = float(variances.mean())
-    new_setting = given.distribution(posterior.pooled.bounds, given.between)
-    apart, runs_apart = (
-        normal_quantile(given.mass, 0.0 * T, np.sqrt(2.0 * each), 0.5 + 0.5 * level)
-        for each in (sd**2, sd**2 + by_trials)
-    )
+    variances, mass, both_tails = posterior.trial_sds**2, given.mass, 0.5 + 0.5 * level
+    chi_square = ((scores - np.average(scores, weights=1.0 / variances)) ** 2 / variances).sum()
+    of_two_runs = np.sqrt(2.0 * (sd**2 + variances.mean()))
+    new_setting = given.distribution(posterior.benchmark.bounds, given.between)
     return Spread(
-        logit_sd=_at_nodes(T, given.mass, level),
-        sd=_at_nodes(sd, given.mass, level),
+        logit_sd=_at_nodes(T, mass, level),
+        sd=_at_nodes(sd, mass, level),
         sd_seen=float(scores.std(ddof=1)),
-        sd_of_trials=float(np.sqrt(by_trials)),
-        p_of_trials=float(special.chdtrc(freedom, ((scores - centre) ** 2 / variances).sum())),
-        new_setting=Summary.of(new_setting, level),
-        apart=apart,
-        runs_apart=runs_apart,
+        sd_of_trials=float(np.sqrt(variances.mean())),
+        p_of_trials=float(special.chdtrc(freedom, chi_square)),
+        new_setting=_summary(new_setting, level),
+        apart=normal_quantile(mass, 0.0 * T, np.sqrt(2.0) * sd, both_tails),
+        runs_apart=normal_quantile(mass, 0.0 * T, of_two_runs, both_tails),
         outside=_outside(posterior) if freedom > 1 else (),
     )
 
 
+def _summary(distribution: Distribution, level: float) -> Summary:
+    """Summarize a distribution."""
+    median = float(distribution.quantiles(np.array(0.5)))
+    return Summary(distribution.mean, median, *equal_tails(distribution.quantiles, level))
+
+
 def _at_nodes(values: FloatArray, mass: FloatArray, level: float) -> Summary:
-    """Summarize a rising function of t by its values at the nodes, which the masses lie around."""
-    below = np.cumsum(mass) - 0.5 * mass
-    below = (below - below[0]) / (below[-1] - below[0])
-    return Summary.of(TabulatedDistribution(below, values, float(mass @ values), 0.0), level)
+    """Summarize a rising function of t by its values at the nodes."""
+    masses = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level])
+    return Summary(float(mass @ values), *weighted_quantiles(values, mass, masses).tolist())
 
 
 def _outside(posterior: SettingsPosterior) -> tuple[int, ...]:
@@ -339,9 +325,9 @@ def _outside(posterior: SettingsPosterior) -> tuple[int, ...]:
     outside = []
     axis, tables = log_likelihoods(posterior.share, posterior.trials)
     for s, share in enumerate(posterior.share):
-        given = given_t(axis, np.delete(tables, s, axis=0).sum(axis=0))
+        given = given_t(axis, np.delete(tables, s, axis=0))
         by_trials = given.mean * (1.0 - given.mean) / posterior.trials[s]
-        below = float(given.cdf(share, given.between + by_trials).item())
+        below = float(given.cdf(share, given.between + by_trials, 0.0).item())
         if 2.0 * min(below, 1.0 - below) < (1.0 - posterior.level) / posterior.share.size:
             outside.append(s)
     return tuple(outside)
