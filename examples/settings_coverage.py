@@ -14,6 +14,7 @@ score on these questions; that of scope "population" the mean over questions, to
 
 import argparse
 import itertools
+from dataclasses import replace
 
 import numpy as np
 from scipy import special, stats
@@ -179,8 +180,7 @@ def boards(runs, seed, t=0.2, S=4, N=16, M=30, L=6):
             row["ratio"].append((b.high - b.low) / (a.high - a.low))
         for i in range(0, L, 2):
             paired = difference_over_settings(models[i], models[i + 1])
-            other = np.stack([N - right[i + 1], right[i + 1]], axis=-1)
-            other = score_over_settings(other, labels=[f"other {s}" for s in range(S)])
+            other = replace(models[i + 1], labels=tuple(f"other {s}" for s in range(S)))
             unpaired = difference_over_settings(models[i], other)
             row["paired"].append(paired.low <= 0 <= paired.high)
             row["unpaired"].append(unpaired.low <= 0 <= unpaired.high)

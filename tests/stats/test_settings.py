@@ -314,6 +314,17 @@ def test_a_treatment_is_named():
     assert spread.is_treatment
 
 
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_setting_without_errors_is_no_treatment(flip):
+    # 60 trials of a model that errs in 1 of 20 often have no error
+    right = np.full((8, 15), 4)
+    right[:7, :3] = np.random.default_rng(0).binomial(4, 0.7, (7, 3))
+    right[3, 4] = 3
+    posterior = score_over_settings(tables(4 - right if flip else right, 4))
+    assert posterior.scores[7] == (0 if flip else 1)
+    assert posterior.spread.outside == ()
+
+
 def test_the_probability_of_trials_alone_is_uniform():
     rng = np.random.default_rng(12)
     p_values = []
