@@ -131,9 +131,8 @@ def normal_quantile(
     mass: FloatArray, mean: FloatArray, sd: FloatArray, probability: float
 ) -> float:
     """Return the quantile of a mixture of normal distributions, arrays of shape (K,)."""
-    reach = 12.0 * float(sd.max())
 
     def excess(x: float) -> float:
         return float(mass @ special.ndtr((x - mean) / np.maximum(sd, 1e-12))) - probability
 
-    return float(optimize.brentq(excess, mean.min() - reach, mean.max() + reach, xtol=1e-12))
+    return float(optimize.brentq(excess, (mean - 12.0 * sd).min(), (mean + 12.0 * sd).max()))

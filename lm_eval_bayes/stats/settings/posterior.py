@@ -323,12 +323,13 @@ def _outside(posterior: SettingsPosterior) -> tuple[int, ...]:
     """Return the settings outside the predictive interval of the others, by Bonferroni's bound."""
     outside = []
     axis, tables = log_likelihoods(posterior.share, posterior.trials)
-    for s, share in enumerate(posterior.share):
+    # the mean of few trials is discrete: half a trial to both sides
+    in_all = posterior.trial_variance * posterior.benchmark.per_question.mu.size
+    half_trial = 0.5 * posterior.trial_sds[:, None] ** 2 / in_all * np.array([-1.0, 1.0])
+    for s, ends in enumerate(posterior.share[:, None] + half_trial):
         given = given_t(axis, np.delete(tables, s, axis=0))
         by_trials = given.mean * (1.0 - given.mean) / posterior.trials[s]
-        # the mean of few trials is discrete: half a trial to both sides
-        ends = np.clip(share + np.array([-0.5, 0.5]) / posterior.trials[s], 0.0, 1.0)
-        not_above, below = given.cdf(ends, given.between + by_trials, 0.0)
+        not_above, below = given.cdf(np.clip(ends, 0.0, 1.0), given.between + by_trials, 0.0)
         if 2.0 * min(below, 1.0 - not_above) < (1.0 - posterior.level) / posterior.share.size:
             outside.append(s)
     return tuple(outside)
