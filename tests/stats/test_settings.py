@@ -221,6 +221,23 @@ def test_weights_of_another_range():
     assert turned.like["benchmark"].high == pytest.approx(plain.like["benchmark"].high, abs=1e-9)
 
 
+def test_many_right_answers_leave_the_population_uncertain():
+    posterior = score_over_settings(tables(np.full((4, 15), 10_000), 10_000))
+    these, like = posterior.these["population"], posterior.like["population"]
+    assert posterior.like["benchmark"].low > 0.999
+    # Beta(.7 + S, .7) of S right answers of 15 questions
+    assert these.low == pytest.approx(stats.beta.ppf(0.025, 15.7, 0.7), abs=0.15)
+    assert like.low == pytest.approx(these.low, abs=0.02)
+
+
+def test_settings_as_far_apart_as_can_be():
+    posterior = score_over_settings(tables([[4] * 20, [0] * 20], 4))
+    assert posterior.spread.is_treatment
+    assert posterior.spread.apart == posterior.spread.runs_apart == 1
+    assert posterior.like["benchmark"].low < 0.25
+    assert posterior.like["benchmark"].high > 0.75
+
+
 def test_rubrics():
     rng = np.random.default_rng(7)
     theta = rng.dirichlet([1, 1, 2], 40)

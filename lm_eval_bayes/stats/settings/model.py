@@ -70,26 +70,29 @@ class GivenT(NamedTuple):
         """The posterior probabilities of the nodes."""
         return np.asarray(special.softmax(log_prior() + self.log_likelihood + self.log_of_others))
 
-    def cdf(self, scores: FloatArray, added: FloatArray | float, shift: float) -> FloatArray:
-        """Return P(m + shift + error < score), the error having the variance `added` given t."""
-        kept = self.mass > _NEGLIGIBLE
+    def plus(self, variance: FloatArray | float, shift: float = 0.0) -> GivenT:
+        """Return what is known of m + shift + an error that has this variance given t."""
         mean = np.clip(self.mean + shift, 1e-9, 1.0 - 1e-9)
-        total = np.maximum(mean * (1.0 - mean) / (self.variance + added) - 1.0, _LEAST_TOTAL)
-        a, b = (total * mean)[kept, None], (total * (1.0 - mean))[kept, None]
+        return self._replace(mean=mean, variance=self.variance + variance)
+
+    def cdf(self, scores: FloatArray) -> FloatArray:
+        """Return the masses below scores, an array of one dimension."""
+        kept = self.mass > _NEGLIGIBLE
+        total = np.maximum(self.mean * (1.0 - self.mean) / self.variance - 1.0, _LEAST_TOTAL)
+        a, b = (total * self.mean)[kept, None], (total * (1.0 - self.mean))[kept, None]
         return np.asarray(self.mass[kept] @ special.betainc(a, b, scores) / self.mass[kept].sum())
 
-    def distribution(
-        self, bounds: Ends, added: FloatArray | float = 0.0, shift: float = 0.0
-    ) -> TabulatedDistribution:
-        """Return the distribution of m + shift + error, from the scale [0, 1] to these bounds."""
-        centre, variance = float(self.mass @ self.mean), self.variance + added
-        sd = float(np.sqrt(self.mass @ (variance + (self.mean - centre) ** 2)))
-        axis = _logit_axis(centre, float(np.sqrt(variance.min())) / (centre * (1.0 - centre)))
-        masses = np.clip(self.cdf(special.expit(axis), added, shift), 1e-15, 1.0 - 1e-15)
+    def distribution(self, bounds: Ends) -> TabulatedDistribution:
+        """Return the distribution of m, from the scale [0, 1] to these bounds."""
+        centre = float(self.mass @ self.mean)
+        sd = float(np.sqrt(self.mass @ (self.variance + (self.mean - centre) ** 2)))
+        least = float(np.sqrt(self.variance.min()))
+        axis = _logit_axis(centre, least / (centre * (1.0 - centre)))
+        masses = np.clip(self.cdf(special.expit(axis)), 1e-15, 1.0 - 1e-15)
         # their probit is almost linear in the logit
         below = special.ndtr(np.interp(_FINER, _AXIS, special.ndtri(masses)))
         score = special.expit(np.interp(_FINER, _AXIS, axis))
-        return TabulatedDistribution(below, score, centre + shift, sd).scaled(*bounds)
+        return TabulatedDistribution(below, score, centre, sd).scaled(*bounds)
 
 
 def log_likelihoods(share: FloatArray, trials: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -142,7 +142,7 @@ class SettingsPosterior(Record):
             return {}
         bounds, shift = self.benchmark.bounds, (self.population.mu - self.benchmark.mu) / self.span
         added = max(self.population.sigma**2 - self.benchmark.sigma**2, 0.0) / self.span**2
-        population = self.given.distribution(bounds, added, shift)
+        population = self.given.plus(added, shift).distribution(bounds)
         return {"benchmark": self.given.distribution(bounds), "population": population}
 
     @cached_property
@@ -293,7 +293,7 @@ def _spread(posterior: SettingsPosterior, freedom: int) -> Spread:
     variances, mass, both_tails = posterior.trial_sds**2, given.mass, 0.5 + 0.5 * level
     chi_square = ((scores - np.average(scores, weights=1.0 / variances)) ** 2 / variances).sum()
     of_two_runs = np.sqrt(2.0 * (sd**2 + variances.mean()))
-    new_setting = given.distribution(posterior.benchmark.bounds, given.between)
+    new_setting = given.plus(given.between).distribution(posterior.benchmark.bounds)
     return Spread(
         logit_sd=_at_nodes(T, mass, level),
         sd=_at_nodes(sd, mass, level),
@@ -301,8 +301,8 @@ def _spread(posterior: SettingsPosterior, freedom: int) -> Spread:
         sd_of_trials=float(np.sqrt(variances.mean())),
         p_of_trials=float(special.chdtrc(freedom, chi_square)),
         new_setting=_summary(new_setting, level),
-        apart=normal_quantile(mass, 0.0 * T, np.sqrt(2.0) * sd, both_tails),
-        runs_apart=normal_quantile(mass, 0.0 * T, of_two_runs, both_tails),
+        apart=min(normal_quantile(mass, 0.0 * T, 2.0**0.5 * sd, both_tails), posterior.span),
+        runs_apart=min(normal_quantile(mass, 0.0 * T, of_two_runs, both_tails), posterior.span),
         outside=_outside(posterior) if freedom > 1 else (),
     )
 
@@ -329,7 +329,7 @@ def _outside(posterior: SettingsPosterior) -> tuple[int, ...]:
     for s, ends in enumerate(posterior.share[:, None] + half_trial):
         given = given_t(axis, np.delete(tables, s, axis=0))
         by_trials = given.mean * (1.0 - given.mean) / posterior.trials[s]
-        not_above, below = given.cdf(np.clip(ends, 0.0, 1.0), given.between + by_trials, 0.0)
+        not_above, below = given.plus(given.between + by_trials).cdf(np.clip(ends, 0.0, 1.0))
         if 2.0 * min(below, 1.0 - not_above) < (1.0 - posterior.level) / posterior.share.size:
             outside.append(s)
     return tuple(outside)
