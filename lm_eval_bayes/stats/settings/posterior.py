@@ -290,19 +290,20 @@ def _spread(posterior: SettingsPosterior, freedom: int) -> Spread:
     """Return how much two settings or more differ."""
     scores, level, given = posterior.scores, posterior.level, posterior.given
     sd = posterior.span * np.maximum.accumulate(np.sqrt(given.between))
-    variances, mass, both_tails = posterior.trial_sds**2, given.mass, 0.5 + 0.5 * level
+    variances, mass, bounds = posterior.trial_sds**2, given.mass, posterior.benchmark.bounds
     chi_square = ((scores - np.average(scores, weights=1.0 / variances)) ** 2 / variances).sum()
     of_two_runs = np.sqrt(2.0 * (sd**2 + variances.mean()))
-    new_setting = given.plus(given.between).distribution(posterior.benchmark.bounds)
     return Spread(
         logit_sd=_at_nodes(T, mass, level),
         sd=_at_nodes(sd, mass, level),
         sd_seen=float(scores.std(ddof=1)),
         sd_of_trials=float(np.sqrt(variances.mean())),
         p_of_trials=float(special.chdtrc(freedom, chi_square)),
-        new_setting=_summary(new_setting, level),
-        apart=min(normal_quantile(mass, 0.0 * T, 2.0**0.5 * sd, both_tails), posterior.span),
-        runs_apart=min(normal_quantile(mass, 0.0 * T, of_two_runs, both_tails), posterior.span),
+        new_setting=_summary(given.plus(given.between).distribution(bounds), level),
+        apart=min(normal_quantile(mass, 0.0 * T, 2.0**0.5 * sd, 0.5 + 0.5 * level), posterior.span),
+        runs_apart=min(
+            normal_quantile(mass, 0.0 * T, of_two_runs, 0.5 + 0.5 * level), posterior.span
+        ),
         outside=_outside(posterior) if freedom > 1 else (),
     )
 
