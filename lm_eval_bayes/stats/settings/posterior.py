@@ -292,7 +292,7 @@ def _spread(posterior: SettingsPosterior, freedom: int) -> Spread:
     sd = posterior.span * np.maximum.accumulate(np.sqrt(given.between))
     variances, mass, bounds = posterior.trial_sds**2, given.mass, posterior.benchmark.bounds
     chi_square = ((scores - np.average(scores, weights=1.0 / variances)) ** 2 / variances).sum()
-    of_two_runs = np.sqrt(2.0 * (sd**2 + variances.mean()))
+    of_runs = np.sqrt(2.0 * (sd**2 + variances.mean()))
     return Spread(
         logit_sd=_at_nodes(T, mass, level),
         sd=_at_nodes(sd, mass, level),
@@ -301,9 +301,7 @@ def _spread(posterior: SettingsPosterior, freedom: int) -> Spread:
         p_of_trials=float(special.chdtrc(freedom, chi_square)),
         new_setting=_summary(given.plus(given.between).distribution(bounds), level),
         apart=min(normal_quantile(mass, 0.0 * T, 2.0**0.5 * sd, 0.5 + 0.5 * level), posterior.span),
-        runs_apart=min(
-            normal_quantile(mass, 0.0 * T, of_two_runs, 0.5 + 0.5 * level), posterior.span
-        ),
+        runs_apart=min(normal_quantile(mass, 0.0 * T, of_runs, 0.5 + 0.5 * level), posterior.span),
         outside=_outside(posterior) if freedom > 1 else (),
     )
 
