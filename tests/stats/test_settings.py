@@ -150,6 +150,38 @@ def test_the_variance_of_trials_is_that_within_questions():
     )
 
 
+#: Right answers of four runs, four trials of each of 30 questions.
+DAYS = (
+    "242033031202121220132144002030",
+    "032143332223130320011032001121",
+    "211033110132020221111134002022",
+    "242132122142020332111133011231",
+)
+
+
+def test_four_runs_as_a_prototype_with_moments_has_them():
+    """The prototype takes the variance within questions by moments, hbayes@N by its posterior."""
+    posterior = score_over_settings(tables([[*map(int, day)] for day in DAYS], 4))
+    prototype = {
+        ("these", "benchmark"): (0.406, 0.367, 0.446),
+        ("like", "benchmark"): (0.407, 0.354, 0.462),
+        ("these", "population"): (0.409, 0.324, 0.495),
+        ("like", "population"): (0.409, 0.319, 0.506),
+    }
+    for (settings, scope), expected in prototype.items():
+        score = getattr(posterior, settings)[scope]
+        found = (score.mean, score.low, score.high)
+        assert found == pytest.approx(expected, abs=0.0025 if scope == "benchmark" else 0.006)
+    spread = posterior.spread
+    assert (spread.sd_of_trials, spread.sd.high) == pytest.approx((0.04, 0.085), abs=0.005)
+    assert (spread.apart, spread.runs_apart) == pytest.approx((0.112, 0.16), abs=0.007)
+    new = spread.new_setting
+    assert (new.low, new.high) == pytest.approx((0.317, 0.508), abs=0.006)
+    single = score_over_settings(tables([[*map(int, DAYS[0])]], 4))
+    reach = [half for _, half in single.sensitivity]
+    assert reach == pytest.approx([0.08, 0.09, 0.12], abs=0.006)
+
+
 def test_the_population_adds_its_variance():
     posterior = case("four")
     benchmark, population = (posterior.distributions[s] for s in ("benchmark", "population"))
