@@ -41,8 +41,8 @@ def setting_means(counts: IntArray, weights: FloatArray) -> tuple[FloatArray, Fl
     # the normal equations of d, with q eliminated
     matrix = np.diag(trials.sum(axis=1)) - (trials / of_question) @ trials.T
     if np.linalg.matrix_rank(matrix, tol=1e-9 * trials.sum(), hermitian=True) < len(trials) - 1:
-        rule = "have settings that a chain of common questions links"
-        raise InvalidInputError.of("counts", "unsupported", rule, "settings without")
+        rule = "link all settings by common questions"
+        raise InvalidInputError.of("counts", "unsupported", rule, "settings that share none")
     effect = np.linalg.pinv(matrix, hermitian=True) @ (trials * (scores - question)).sum(axis=1)
     scores = effect + (question - effect @ trials / of_question).mean()
     return np.clip(scores, weights.min(), weights.max()), worth

@@ -191,7 +191,7 @@ def score_over_settings(
     weights : array, shape (C+1,), optional
         The score of each category, not all equal; left out, k/C.
     labels : sequence of str, length S, optional
-        The distinct names of the settings; left out, "1" to "S".
+        The distinct names of the settings; left out, "1" to "S". Two models are paired by them.
     level : float
         Posterior mass of all intervals, strictly between 0 and 1.
     seed : int
