@@ -41,6 +41,10 @@ row t = 0, S = 4). "new": a further setting is in its interval. "p": p_of_trials
 Cells with t = .4 below 90%: S = 3, N = 16, M = 100, high: 84; S = 8, N = 4, M = 30, high: 89. With
 t = 0 and few settings the intervals are too wide. With t = 0 and S = 16 they are 5% wider than the
 t-interval, which then holds 91%. Settings are named as treatments in 0 to 3% of runs up to t = .2.
+
+200 boards of six equal models, t = .2, 4 settings x 16 trials, 30 questions: some pair is separated
+on 3.5%; intervals of a model hold 95.0%, with one t for the board 94.4% at .96 of the width;
+those of differences 95.7% paired by setting, 93.8% unpaired.
 """
 
 import argparse
