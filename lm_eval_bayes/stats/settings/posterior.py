@@ -217,7 +217,7 @@ def score_over_settings(
     >>> for settings in (posterior.these, posterior.like):
     ...     score = settings["benchmark"]
     ...     print(round(score.mean, 2), round(score.low, 2), round(score.high, 2))
-    0.52 0.45 0.58
+    0.52 0.46 0.58
     0.52 0.44 0.59
     >>> round(posterior.spread.sd_seen, 3), round(posterior.spread.p_of_trials, 1)
     (0.065, 0.3)
