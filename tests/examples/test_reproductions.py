@@ -6,11 +6,14 @@ import csv
 import importlib
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 from _support.paths import REPOSITORY
 from scipy import special, stats
+
+from lm_eval_bayes import read_runs
 
 EXAMPLES = REPOSITORY / "examples"
 PAPER = json.loads((EXAMPLES / "hariri_2026.json").read_text(encoding="utf-8"))
@@ -92,6 +95,8 @@ def test_a_board_of_the_authors_form_is_read(paper, tmp_path):
     board = planted(30, 80)
     combined = np.concatenate(list(board.values()), axis=1)
     np.savez(tmp_path / "R_top_p.npz", **board, combined=combined)
+    runs = read_runs([tmp_path / "R_top_p.npz"]).runs
+    assert Counter(run.task for run in runs) == dict.fromkeys([*board, "combined"], 20)
     order = np.random.default_rng(0).permutation(20)
     names = np.array(PAPER["models"])[order]
     np.savez(tmp_path / "named.npz", models=names, **{t: R[order] for t, R in board.items()})
