@@ -163,12 +163,12 @@ def figures_5_and_9(board: Board, replicates: int, seed: int) -> dict[tuple, Con
                     R[:size], **METRICS[name], gold=gold, replicates=replicates, seed=seed
                 )
                 results[task, gold, size, name] = result
-                paper_mean = paper_latest = None
+                paper_mean, paper_latest = None, "-"
                 if name == "bayes":
-                    is_fewer = size == FEWER
-                    paper_mean = PAPER["mean_of_bayes"].get(task) if is_fewer else None
-                    latest = PAPER["latest_of_11_models"][task] if is_fewer else None
-                    paper_latest = latest or "never"
+                    paper_latest = "never"
+                    if size == FEWER:
+                        paper_mean = PAPER["mean_of_bayes"].get(task)
+                        paper_latest = PAPER["latest_of_11_models"][task] or "never"
                 difference = None
                 if result.mean is not None and paper_mean is not None:
                     difference = f"{result.mean - paper_mean:+.1f}"
@@ -177,7 +177,7 @@ def figures_5_and_9(board: Board, replicates: int, seed: int) -> dict[tuple, Con
                 cells = [f"{result.cdf[n - 1]:.3f}" for n in stops] + [mean, paper_mean, difference]
                 print(f"{f'{size}, {name}, {gold}':24}", end="")
                 print("".join(f"{'-' if cell is None else cell:>7}" for cell in cells), end="")
-                print(f"{result.not_converged:7.1%}{latest:>7}{paper_latest or '-':>6}")
+                print(f"{result.not_converged:7.1%}{latest:>7}{paper_latest:>6}")
         if task in PAPER["best_mean_of_pass_at_k"]:
             best = PAPER["best_mean_of_pass_at_k"][task]
             for gold in ("all", "replicate"):

@@ -75,7 +75,7 @@ def main() -> None:
     options = parser.parse_args()
     for trials, own in ((1, 0.0), (1, OWN), (5, OWN)):
         print(
-            f"{N_ANCHORS} anchors, {options.replicates} simulated models, {trials} trials a query,"
+            f"{N_ANCHORS} anchors, {options.replicates} simulated models, trials a query: {trials}"
         )
         print(f"a model's own shift on a query has sd {own} logit")
         print("  M  likelihood  peak   paper         peak right  in the 95% set  its intervals")
