@@ -1,18 +1,25 @@
-"""The simulations of [Hariri 2026], arXiv 2510.04265, with the paper's numbers beside ours.
+"""The tables and figures of [Hariri 2026], arXiv 2510.04265, with the paper's numbers beside ours.
 
-    python reproduce_paper.py                         # a minute
-    python reproduce_paper.py --replicates 10000      # many minutes
+    python reproduce_paper.py                                     # a minute
+    python reproduce_paper.py --data FILE.npz                     # the authors' outcomes
+    python reproduce_paper.py --data FILE.npz --replicates 100000 # as many as the paper, hours
 
-The paper prints the mean scores of its eleven simulated models, and not the probabilities of their
-30 questions. Here these are quantiles of Beta distributions of strength 4.5, which needs as many
-trials as the paper to distinguish the models of Figure 3. Its four benchmarks with 20 real models
-are replaced by a simulated board, so there the paper's numbers show the order of magnitude.
+FILE.npz holds the outcomes of 20 models in arrays aime24, aime25, hmmt_feb_2025 and brumo_2025 of
+shape (20, 30, 80), with an array `models` of their names or in the order of Table 6. Without it a
+simulated board takes their place: its scores are 4 points apart in the order of Table 2, so that
+it shows what the tables look like and how long they take, and its deviations mean nothing. Then
+follow the simulations of Figures 1 to 3 and Table 1. For these the paper prints the mean scores of
+the models, and not the probabilities of their 30 questions. Here these are quantiles of Beta
+distributions of strength 4.5, which needs as many trials as the paper to distinguish the models of
+Figure 3.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
@@ -20,17 +27,20 @@ from lm_eval_bayes import (
     Outcomes,
     bayes_at_n,
     convergence_at_n,
+    hbayes_at_n,
     kendall_curve,
     kendall_tau_b,
+    query_independence,
     rank,
+    read_runs,
     simulate_outcomes,
 )
 from lm_eval_bayes.analysis.paper_table import paper_table
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.convergence.convergence import Convergence
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
-from lm_eval_bayes.stats.simulation import mimics_with_means
+from lm_eval_bayes.stats import Convergence, mimics_with_means, prefix_scores
 
+#: The numbers that the paper prints: Tables 2, 6, 8, 9, 10, Figures 4, 5 and 9.
+PAPER = json.loads(Path(__file__).with_name("hariri_2026.json").read_text(encoding="utf-8"))
 #: LLM1 to LLM11 of Figure 1 and Table 1.
 MEANS = (
     *(0.2332, 0.2545, 0.3604, 0.3642, 0.3642, 0.4466),
@@ -49,12 +59,211 @@ METRICS = {
 STOPS = (1, 2, 5, 10, 20, 40, 80)
 #: Table 1 from LLM11 down to LLM1: Bayes@80 without and with ties.
 TABLE_1 = ((1, 3, 2, 5, 4, 6, 7, 8, 9, 10, 11), (1, 2, 2, 3, 3, 4, 5, 5, 5, 6, 7))
-#: Averages over the rows of Tables 8 to 10, by size: AIME'24, AIME'25, HMMT'25, BrUMO'25.
-SUBSETS = {5: (20.6, 43.4, 16.1, 18.8), 10: (50.6, 75.4, 51.8, 61.1), 15: (67.2, 79.0, 70.5, 69.7)}
-#: Random subsets of each size.
-N_SUBSETS = {5: 50, 10: 20, 15: 20}
-#: Distinct ranks with ties in Table 2, in the order of its columns.
-DISTINCT_RANKS = {"AIME'25": 11, "AIME'24": 13, "HMMT'25": 14, "BrUMO'25": 14}
+#: Models of Figures 5 and 9: the first of Table 6.
+FEWER = 11
+#: By task, an array (20, M, N).
+Board = dict[str, np.ndarray]
+
+
+def read_board(path: Path) -> Board:
+    """Return the outcomes of a file, models in the order of Table 6."""
+    board: Board = {}
+    for task in PAPER["tasks"]:
+        runs = read_runs([path], task=task).runs
+        names = [run.model for run in runs]
+        if names == [f"{path.stem} {i}" for i in range(1, 21)]:
+            names = PAPER["models"]
+        if set(names) != set(PAPER["models"]):
+            raise SystemExit(f"{path} must hold the 20 models of Table 6 in {task}; got {names}")
+        trials = dict(zip(names, (run.trials for run in runs), strict=True))
+        board[task] = np.array([np.stack(trials[model]) for model in PAPER["models"]])
+    return board
+
+
+def simulated_board(seed: int) -> Board:
+    """Return 20 models whose scores fall evenly from .88 to .12 in the order of Table 2."""
+    board = {}
+    for number, task in enumerate(PAPER["tasks"]):
+        ranks = [PAPER["table_2"][model][number][1] for model in PAPER["models"]]
+        p = mimics_with_means(0.92 - 0.04 * np.array(ranks), QUESTIONS, strength=1.0)
+        board[task] = simulate_outcomes(p, TRIALS, seed=seed + number)
+    return board
+
+
+def table_2(board: Board) -> dict[str, list[tuple[int, int]]]:
+    """Print and return each model's ranks with the 95% interval and without, by task."""
+    models, tasks = PAPER["models"], PAPER["tasks"]
+    runs = {
+        task: [
+            TaskRun.from_trials(name, task, matrix, [f"q{i}" for i in range(len(matrix))])
+            for name, matrix in zip(models, R, strict=True)
+        ]
+        for task, R in board.items()
+    }
+    rows = {row.model: row.ranks for row in paper_table(runs).rows}
+    ours = {
+        name: [(rows[name][t].with_ties, rows[name][t].without_ties) for t in tasks]
+        for name in models
+    }
+    deviation = np.array([ours[name] for name in models]) - [
+        PAPER["table_2"][name] for name in models
+    ]
+    print("Table 2: rank with 95% interval | without, ours, the paper's, the deviation")
+    print(f"{'':32}" + "".join(f"{name:^22}" for name in tasks.values()))
+    for name in sorted(models, key=lambda name: PAPER["table_2"][name][1][1]):
+        cells = zip(ours[name], PAPER["table_2"][name], deviation[models.index(name)], strict=True)
+        texts = ("{:2}|{:<2} {:2}|{:<2}{:+4}{:+4}".format(*a, *b, *c) for a, b, c in cells)
+        print(f"{name[:31]:32}" + "   ".join(texts))
+    equal = (deviation == 0).sum(axis=0)
+    for number, name in enumerate(tasks.values()):
+        with_ties, without = equal[number]
+        print(f"{name}: {with_ties} and {without} of 20 ranks are the paper's")
+    print()
+    return ours
+
+
+def figure_4(board: Board, replicates: int, seed: int) -> dict[str, dict[str, np.ndarray]]:
+    """Print and return the mean tau_b with the ranking of all trials, by task and metric."""
+    curves: dict[str, dict[str, np.ndarray]] = {}
+    print(
+        f"Figure 4: mean tau_b with the ranking by bayes@N of all trials, {replicates} replicates"
+    )
+    for task, R in board.items():
+        stops = [n for n in STOPS if n <= R.shape[2]]
+        print(f"{PAPER['tasks'][task]:24}" + "".join(f"{f'N = {n}':>9}" for n in stops))
+        rows = {name: (R, arguments) for name, arguments in METRICS.items()}
+        rows[f"bayes, {FEWER} models"] = (R[:FEWER], {})
+        curves[task] = {}
+        for name, (part, arguments) in rows.items():
+            gold = prefix_scores(part)[:, -1]
+            curve = kendall_curve(part, gold, **arguments, replicates=replicates, seed=seed).mean
+            curves[task][name] = curve
+            cells = (curve[n - 1] for n in stops)
+            print(f"{name:24}" + "".join(f"{'-':>9}" if t != t else f"{t:9.3f}" for t in cells))
+        bayes, paper = curves[task]["bayes"], PAPER["tau_at_80"][task]
+        print(f"bayes at N = 10: {bayes[9]:.3f}, paper above .90; ", end="")
+        print(f"at N = {len(bayes)}: {bayes[-1]:.3f}, paper {paper:.2f}, {bayes[-1] - paper:+.3f}")
+    print("paper (curves without numbers): bayes highest at every N\n")
+    return curves
+
+
+def figures_5_and_9(board: Board, replicates: int, seed: int) -> dict[tuple, Convergence]:
+    """Print and return convergence@n by task, gold ranking, number of models and metric."""
+    results: dict[tuple, Convergence] = {}
+    print(f"Figures 5 and 9: convergence@n, {replicates} replicates (paper 100,000). Gold: the")
+    print("ranking by all trials once (all, Section 3.3) or each replicate's own (replicate, F.1)")
+    for task, R in board.items():
+        stops = [n for n in STOPS if 5 <= n <= R.shape[2]]
+        cdf = "".join(f"{f'<= {n}':>7}" for n in stops)
+        print(f"{PAPER['tasks'][task]:24}{cdf}{'mean':>7}  paper   dev.  never latest paper")
+        for gold in ("all", "replicate"):
+            rows = [(FEWER, name) for name in ("bayes", "pass@2", "pass@4", "pass@8")]
+            for size, name in [*rows, (len(R), "bayes")]:
+                result = convergence_at_n(
+                    R[:size], **METRICS[name], gold=gold, replicates=replicates, seed=seed
+                )
+                results[task, gold, size, name] = result
+                paper_mean, paper_latest = None, "-"
+                if name == "bayes":
+                    paper_latest = "never"
+                    if size == FEWER:
+                        paper_mean = PAPER["mean_of_bayes"].get(task)
+                        paper_latest = PAPER["latest_of_11_models"][task] or "never"
+                difference = None
+                if result.mean is not None and paper_mean is not None:
+                    difference = f"{result.mean - paper_mean:+.1f}"
+                mean = None if result.mean is None else f"{result.mean:.1f}"
+                latest = result.worst.converged_at if result.worst else "never"
+                cells = [f"{result.cdf[n - 1]:.3f}" for n in stops] + [mean, paper_mean, difference]
+                print(f"{f'{size}, {name}, {gold}':24}", end="")
+                print("".join(f"{'-' if cell is None else cell:>7}" for cell in cells), end="")
+                print(f"{result.not_converged:7.1%}{latest:>7}{paper_latest:>6}")
+        if task in PAPER["best_mean_of_pass_at_k"]:
+            best = PAPER["best_mean_of_pass_at_k"][task]
+            for gold in ("all", "replicate"):
+                means = [results[task, gold, FEWER, f"pass@{k}"].mean for k in (2, 4, 8)]
+                ours = min((mean for mean in means if mean is not None), default=np.nan)
+                print(f"best mean of Pass@k, {gold}: {ours:.1f}, paper {best}, {ours - best:+.1f}")
+    print("paper: Pass@4 and Pass@8 do not converge. Its latest is never where at least one")
+    print("replicate does not converge; ours is of those that do.\n")
+    return results
+
+
+def tables_8_to_10(board: Board, replicates: int, seed: int) -> dict[str, np.ndarray]:
+    """Print and return mean convergence@n of the paper's combinations, (90, 4) by convention."""
+    combinations = PAPER["combinations"]
+    paper = np.array([printed for _, printed in combinations])
+    shape = paper.shape
+    ours = {
+        f"{gold}, {rest}": np.full(shape, np.nan)
+        for gold in ("all", "replicate")
+        for rest in ("left out", "as N")
+    }
+    for row, (models, _) in enumerate(combinations):
+        for column, R in enumerate(board.values()):
+            for gold in ("all", "replicate"):
+                chosen = R[np.array(models) - 1]
+                result = convergence_at_n(chosen, gold=gold, replicates=replicates, seed=seed)
+                mean, share = result.mean, result.not_converged
+                ours[f"{gold}, left out"][row, column] = np.nan if mean is None else mean
+                filled = share * result.n_max + (1.0 - share) * (mean or 0.0)
+                ours[f"{gold}, as N"][row, column] = filled
+    print(f"Tables 8 to 10, Figure 6: mean convergence@n, {replicates} replicates (paper 100,000)")
+    print("Mean absolute deviation from the paper by gold ranking, and by what is done with a")
+    print("replicate that does not converge. The paper does not say; its means reach 79.9, which")
+    print("suggests that it counts them as N:")
+    names = PAPER["tasks"].values()
+    print(f"{'':22}" + "".join(f"{name:>10}" for name in names))
+    off = {name: np.abs(values - paper) for name, values in ours.items()}
+    for name, values in off.items():
+        print(f"{name:22}" + "".join(f"{x:10.2f}" for x in np.nanmean(values, axis=0)))
+    nearest = min(off, key=lambda name: np.nan_to_num(off[name], nan=np.inf).mean())
+    print(f"Cells under {nearest}: ours, the paper's, the deviation")
+    print("   " + "".join(f"{name:>21}" for name in names) + "   models")
+    for size in (5, 10, 15):
+        rows = [i for i, (models, _) in enumerate(combinations) if len(models) == size]
+        for number, row in enumerate(rows, 1):
+            pairs = zip(ours[nearest][row], paper[row], strict=True)
+            cells = "".join(f"{a:8.1f}{b:6.1f}{a - b:+7.1f}" for a, b in pairs)
+            print(f"{number:3}{cells}   {' '.join(map(str, combinations[row][0]))}")
+        pairs = zip(ours[nearest][rows].mean(axis=0), paper[rows].mean(axis=0), strict=True)
+        print("all" + "".join(f"{a:8.1f}{b:6.1f}{a - b:+7.1f}" for a, b in pairs))
+    print()
+    return ours
+
+
+def trials_and_settings(board: Board, seed: int) -> tuple[dict[str, float], dict[str, list]]:
+    """Print and return what trials share by task, and the interval of every model."""
+    ratios, intervals = {}, {}
+    print(
+        "Do the questions of a trial share anything? The paper gives all questions of trial i the"
+    )
+    print("seed 1233 + i. Variance of per-trial means over what independent questions explain:")
+    for task, R in board.items():
+        check = query_independence(R, permutations=200, seed=seed)
+        ratios[task] = check.variance_ratio
+        print(f"  {PAPER['tasks'][task]:10} {check.variance_ratio:5.2f}, p = {check.p_value:.3f}")
+    print("On 24 prompts from one template a shared seed gave 3.8 and one seed a prompt 0.9. Above")
+    print("1, intervals about these questions are too narrow by the root of the ratio.\n")
+    print("Score and 95% interval by hbayes@N, in percent")
+    print(f"{'':32}" + "".join(f"{name:>20}" for name in PAPER["tasks"].values()))
+    for name, of_model in zip(PAPER["models"], zip(*board.values(), strict=True), strict=True):
+        intervals[name] = []
+        for trials in of_model:
+            posterior = hbayes_at_n(Outcomes.from_matrix(trials))
+            interval = posterior.interval(0.95, "exact")
+            intervals[name].append((posterior.mu, interval.low, interval.high))
+        cells = ("{:.1f} [{:.1f}, {:.1f}]".format(*100 * np.array(x)) for x in intervals[name])
+        print(f"{name[:31]:32}" + "".join(f"{cell:>20}" for cell in cells))
+    p = np.concatenate([R.mean(axis=2).ravel() for R in board.values()])
+    half = np.mean([(high - low) / 2 for cells in intervals.values() for _, low, high in cells])
+    print(f"The mean half width is {100 * half:.1f} points. It is about trials in this one setting")
+    print("(prompt, engine, day) and does not tell how scores differ between settings: that takes")
+    print("several. A sd of .2 logit between settings, were it so, would be a half width of")
+    print(
+        f"{100 * 1.96 * 0.2 * (p * (1 - p)).mean():.1f} points, which more trials do not lower.\n"
+    )
+    return ratios, intervals
 
 
 def figure_1(p: np.ndarray, R: np.ndarray, replicates: int, seed: int) -> None:
@@ -82,28 +291,6 @@ def figure_1(p: np.ndarray, R: np.ndarray, replicates: int, seed: int) -> None:
     print(f"(b) and (c), bootstraps of one matrix: {apart:.3f} apart at most; paper: nearly alike")
     print(f"(b) is at most {from_a:.3f} from (a); paper: close. One matrix has its own order of")
     print("LLM9 and LLM10 and of LLM4 and LLM5, which its bootstraps share.\n")
-
-
-def convergence(R: np.ndarray, replicates: int, seed: int) -> None:
-    print("Convergence@n [Section 3.3, App. F.1] of the same models without LLM5, the tied one")
-    R = np.delete(R, 4, axis=0)
-    results = {}
-    for gold in ("all", "replicate"):
-        for name in ("bayes", "pass@2", "pass@4", "pass@8"):
-            result = convergence_at_n(
-                R, **METRICS[name], gold=gold, replicates=replicates, seed=seed
-            )
-            results[f"{name}, gold {gold}"] = result
-        results[f"bayes, 95% ties, gold {gold}"] = convergence_at_n(
-            R, gold=gold, ties="adjacent", replicates=replicates, seed=seed
-        )
-    for name, result in results.items():
-        mean = "never" if result.mean is None else f"{result.mean:.1f}"
-        print(f"{name:32} mean {mean:>5}, not converged {result.not_converged:6.1%}", end="")
-        print("" if result.worst is None else f", latest at {result.worst.converged_at}")
-    print("paper, 11 real models: bayes 44.2 on HMMT'25 and 27.1 on BrUMO'25; best of the Pass@k")
-    print("family 69.5 and 48.5; Pass@4 and Pass@8 do not converge in Fig. 9. With gold all Pass@k")
-    print("has to arrive at the ranking by bayes@80, and most replicates of Pass@8 do not.\n")
 
 
 #: Means of the eight original models [Hariri 2026, §2.8]; depths and trials of Figure 2.
@@ -212,79 +399,26 @@ def table_1(p: np.ndarray, replicates: int, seed: int) -> None:
     print(f"and without ties change places in {(plain[:, 1] > plain[:, 2]).mean():.0%} of runs\n")
 
 
-def subset_convergence(R: np.ndarray, size: int, replicates: int, seed: int) -> list[Convergence]:
-    """Return convergence@n of different random subsets of the models."""
-    rng = np.random.default_rng([seed, size])
-    subsets: set[tuple[int, ...]] = set()
-    while len(subsets) < N_SUBSETS[size]:
-        chosen = rng.choice(len(R), size, replace=False)
-        subsets.add(tuple(np.sort(chosen).tolist()))
-    return [
-        convergence_at_n(R[list(subset)], replicates=replicates, seed=seed)
-        for subset in sorted(subsets)
-    ]
-
-
-def subsets_and_table_2(replicates: int, seed: int) -> None:
-    models = [f"model {i}" for i in range(1, 21)]
-    rng = np.random.default_rng(seed)
-    tasks = {}
-    for number, task in enumerate(("contest A", "contest B")):
-        # 20 models from poor to good; a contest moves each a little
-        logits = np.linspace(-1.8, 1.6, 20) + 0.25 * rng.standard_normal(20)
-        p = mimics_with_means(1 / (1 + np.exp(-logits)), QUESTIONS, strength=1.0)
-        tasks[task] = simulate_outcomes(p, TRIALS, seed=seed + number)
-    print("Figure 6, Tables 8 to 10: mean convergence@n of subsets of 20 models, simulated board")
-    for size, paper in SUBSETS.items():
-        ours = []
-        for R in tasks.values():
-            results = subset_convergence(R, size, max(50, replicates // 10), seed)
-            # of the replicates that converge, and of all with N for those that do not
-            means = [result.mean for result in results if result.mean is not None]
-            converged = np.mean(means) if means else np.nan
-            filled = [
-                TRIALS * r.not_converged + (1 - r.not_converged) * (r.mean or 0.0) for r in results
-            ]
-            share = np.mean([result.not_converged for result in results])
-            ours.append(f"{converged:.1f} ({share:.0%} not; {np.mean(filled):.1f})")
-        print(f"{size:3} models: {', '.join(ours)}; paper {', '.join(map(str, paper))}")
-    print("The last number counts a replicate that does not converge as N = 80. In Tables 8 to 10")
-    print("single means reach 79.9, which suggests that the paper's do the same.\n")
-    runs = {
-        task: [
-            TaskRun.from_trials(name, task, matrix, [f"q{i}" for i in range(QUESTIONS)])
-            for name, matrix in zip(models, R, strict=True)
-        ]
-        for task, R in tasks.items()
-    }
-    table = paper_table(runs)
-    print(
-        "Table 2: ranks with 95% ties | without, the board above (lm-eval-bayes study rank --paper)"
-    )
-    print(f"{'':10}" + "".join(f"{task:>12}" for task in table.tasks))
-    for row in table.rows:
-        cells = (row.ranks[task] for task in table.tasks)
-        print(
-            f"{row.model:10}" + "".join(f"{f'{r.with_ties} | {r.without_ties}':>12}" for r in cells)
-        )
-    ours = {task: max(row.ranks[task].with_ties for row in table.rows) for task in table.tasks}
-    print(f"distinct ranks with ties: {ours}")
-    print(f"paper, real models: {DISTINCT_RANKS}\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replicates", type=int, default=500, help="of every bootstrap")
+    parser.add_argument("--data", type=Path, metavar="FILE.npz", help="outcomes of 20 models")
+    parser.add_argument("--replicates", type=int, default=400, help="of every bootstrap")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    p = mimics_with_means(MEANS, QUESTIONS, strength=STRENGTH)
-    R = simulate_outcomes(p, TRIALS, seed=options.seed)
-    figure_1(p, R, options.replicates, options.seed)
-    convergence(R, options.replicates, options.seed)
-    figure_2(options.replicates, options.seed)
-    figure_3(p, options.replicates, options.seed)
-    table_1(p, options.replicates, options.seed)
-    subsets_and_table_2(options.replicates, options.seed)
+    replicates, seed = options.replicates, options.seed
+    board = read_board(options.data) if options.data else simulated_board(seed)
+    print(f"The outcomes are {options.data or 'SIMULATED: deviations mean nothing'}.\n")
+    table_2(board)
+    figure_4(board, replicates, seed)
+    figures_5_and_9(board, replicates, seed)
+    tables_8_to_10(board, max(1, replicates // 4), seed)
+    trials_and_settings(board, seed)
+    if not options.data:
+        p = mimics_with_means(MEANS, QUESTIONS, strength=STRENGTH)
+        figure_1(p, simulate_outcomes(p, TRIALS, seed=seed), replicates, seed)
+        figure_2(replicates, seed)
+        figure_3(p, replicates, seed)
+        table_1(p, replicates, seed)
 
 
 if __name__ == "__main__":
