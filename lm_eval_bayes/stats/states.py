@@ -70,7 +70,7 @@ class StateMoments:
 MomentsOf = Callable[[FloatArray], RawMoments]
 
 
-def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> StateMoments:
+def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 32) -> StateMoments:
     """Return the moments of quantities of single questions in every state.
 
     Parameters
