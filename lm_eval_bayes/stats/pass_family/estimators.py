@@ -114,7 +114,7 @@ def estimate(outcomes: Outcomes, quantity: PassQuantity) -> Estimate:
     k = _check(outcomes, k)
     needed = THRESHOLDS[name](k, tau)
     pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
-    counts = zip(pairs.first.astype(int), pairs.second.astype(int), strict=True)
+    counts = np.stack([pairs.first, pairs.second], axis=1).astype(np.int64).tolist()
     scores = np.array([_question_score(wrong + right, right, k, needed) for wrong, right in counts])
     return _from_rows(name, scores[pairs.where], k, None if tau is None else float(tau))
 
