@@ -44,7 +44,7 @@ _CHAINS, _LENGTH, _LAST = 600, 4, 20
 #: Questions of the first batch.
 _FIRST_BATCH = 8
 #: Step sizes are this many posterior sds, divided by up to 4.
-_LARGEST_STEP, _STEP_DECADES = 2.5, 0.6
+_LARGEST_STEP, _STEP_RANGE = 2.5, 0.6 * float(np.log(10.0))
 #: The probability of a step from a finite strength to the infinite one or back, which comes from
 #: and leads to the highest `_NEAR` of log s.
 _SWITCH, _NEAR = 0.2, 4.0
@@ -250,7 +250,7 @@ class _Likelihood:
         of_trials, *of_categories = rising
         log_ratio = sum(of_categories, -of_trials - self.largest)
         np.exp(np.minimum(log_ratio, 0.0, out=log_ratio), out=log_ratio)
-        return np.asarray(log_ratio[self.where])
+        return log_ratio.take(self.where, axis=0)
 
     def _rising_sums(self, a: FloatArray) -> list[FloatArray]:
         """Return log Γ(a + n)/Γ(a) of every column as sums of logarithms."""
@@ -278,20 +278,24 @@ class _Questions:
         self.likelihood = _Likelihood(counts)
         self.mean_shape = MEAN_TOTAL / self.n_categories
         trials = counts.sum(axis=1, keepdims=True)
-        sums = [np.ones_like(trials), trials**2, counts, counts**2, counts * trials]
+        sums = [np.ones_like(trials), trials**2, counts, counts**2, 2.0 * counts * trials]
         self.sums = np.ascontiguousarray(np.hstack(sums).T)
 
-    def step_sizes(self, members: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return sds of steps of log m and log s, (C+1, P) and (P,).
+    def step_sizes(self, probability: FloatArray, seen: FloatArray) -> FloatArray:
+        """Return sds of steps of log m and, last, log s, (C+2, P).
 
-        `members`, (D, P), says how many questions of each row are of the kind.
+        `probability`, (D, P), is that of one question of each row being of the kind.
         """
-        questions, squared_trials, *rest = self.sums @ members
-        counts, squares, products = np.reshape(rest, (3, self.n_categories, -1))
+        sums = (self.sums * seen) @ probability
+        questions, squared_trials = sums[:2]
+        counts, squares, products = sums[2:].reshape(3, self.n_categories, -1)
         known = counts + self.mean_shape
         share = known / known.sum(axis=0)
-        noise = squares - share * (2.0 * products - share * squared_trials)
-        return np.sqrt(np.maximum(noise, known)) / known, 2.0 / np.sqrt(questions + 2.0)
+        noise = squares - share * (products - share * squared_trials)
+        sds = np.empty((self.n_categories + 1, questions.size))
+        sds[:-1] = np.sqrt(np.maximum(noise, known)) / known
+        sds[-1] = 2.0 / np.sqrt(questions + 2.0)
+        return sds
 
     def draw_sizes(
         self, probability: FloatArray, seen: FloatArray, rng: np.random.Generator
@@ -384,7 +388,7 @@ class _Chains:
         parts = self._parts()
         for kind in range(KINDS):
             self._move_kind(kind, parts, seen, rng)
-        second = parts[1] / (parts.sum(axis=0) + _SMALLEST)
+        second = parts[1] / (parts[0] + parts[1] + _SMALLEST)
         n_second = self.questions.draw_sizes(second, seen, rng)
         n_all = (self.questions.of_task @ seen)[:, None]
         sizes = np.stack([n_all - n_second, n_second])
@@ -399,40 +403,40 @@ class _Chains:
 
         Their sds depend on the state, which the acceptance probability allows for.
         """
-        questions, log_share, log_strength = self.questions, self.log_share, self.log_strength
-        n, of_rows = log_strength.shape[1], seen[:, None]
-        total = parts.sum(axis=0) + _SMALLEST
-        share_sd, strength_sd = questions.step_sizes(parts[kind] / total * of_rows)
-        of_scale, of_switching, of_return, of_acceptance = rng.random((4, n))
-        share_step, strength_step = np.split(rng.standard_normal((len(share_sd) + 1, n)), [-1])
-        scale = _LARGEST_STEP * 10.0 ** (-_STEP_DECADES * of_scale)
-        now_share, now = log_share[kind], log_strength[kind]
-        new_share = now_share + scale * share_sd * share_step
+        questions, likelihood = self.questions, self.likelihood[kind]
+        now_share, now = self.log_share[kind], self.log_strength[kind]
+        weight = self.weight[kind].take(questions.task, axis=0)
+        total = parts[0] + parts[1] + _SMALLEST
+        sds = questions.step_sizes(parts[kind] / total, seen)
+        of_scale, of_switching, of_return, of_acceptance = rng.random((4, now.size))
+        steps = rng.standard_normal(sds.shape)
+        increments = _LARGEST_STEP * np.exp(-_STEP_RANGE * of_scale) * sds * steps
+        new_share = now_share + increments[:-1]
         new_share -= new_share.max(axis=0)
         new_share -= np.log(np.exp(new_share).sum(axis=0))
         is_infinite, switches = now == INFINITE, of_switching < _SWITCH
-        moved = np.where(is_infinite, INFINITE, now + scale * strength_sd * strength_step[0])
+        moved = np.where(is_infinite, INFINITE, now + increments[-1])
         switched = np.where(is_infinite, _HIGHEST - _NEAR * of_return, INFINITE)
         new_strength = np.where(switches, switched, moved)
         new_likelihood = questions.likelihood(new_share, new_strength)
-        new_part = new_likelihood * self.weight[kind, questions.task]
+        new_part = new_likelihood * weight
         new_total = new_part + parts[1 - kind] + _SMALLEST
         gain = seen @ np.log(new_total / total)
         gain += questions.mean_shape * (new_share - now_share).sum(axis=0)
         of_new, of_now = _log_strength_prior(np.stack([new_strength, now]))
         gain += of_new - of_now
-        new_share_sd, new_strength_sd = questions.step_sizes(new_part / new_total * of_rows)
-        gain += _log_density_ratio(share_step, share_sd / new_share_sd).sum(axis=0)
-        of_strength = _log_density_ratio(strength_step[0], strength_sd / new_strength_sd)
+        new_sds = questions.step_sizes(new_part / new_total, seen)
+        *of_shares, of_strength = _log_density_ratio(steps, sds / new_sds)
+        gain += sum(of_shares)
         # a switch to the infinite strength can be undone only from the highest finite ones
         can_return = np.where(now > _HIGHEST - _NEAR, -np.log(_NEAR), -np.inf)
         of_switch = np.where(is_infinite, np.log(_NEAR), can_return)
         gain += np.where(switches, of_switch, np.where(is_infinite, 0.0, of_strength))
         accepted = np.log(of_acceptance) < gain
-        log_share[kind] = np.where(accepted, new_share, now_share)
-        log_strength[kind] = np.where(accepted, new_strength, now)
-        self.likelihood[kind] = np.where(accepted, new_likelihood, self.likelihood[kind])
-        parts[kind] = np.where(accepted, new_part, parts[kind])
+        now_share[...] = np.where(accepted, new_share, now_share)
+        now[...] = np.where(accepted, new_strength, now)
+        likelihood[...] = np.where(accepted, new_likelihood, likelihood)
+        np.multiply(likelihood, weight, out=parts[kind])
 
     def draw_weights(self, sizes: FloatArray, rng: np.random.Generator) -> None:
         """Draw the weights given the numbers of questions of each kind in each task, (2, T, P)."""
@@ -451,9 +455,9 @@ class _Chains:
             concentration = self.log_concentration + scale * rng.standard_normal(n)
             new = self._log_common_density(common, concentration, sizes)
             accepted = np.log(rng.random(n)) < new - now
-            self.log_common[:, accepted] = common[:, accepted]
-            self.log_concentration[accepted] = concentration[accepted]
-            now[accepted] = new[accepted]
+            self.log_common = np.where(accepted, common, self.log_common)
+            self.log_concentration = np.where(accepted, concentration, self.log_concentration)
+            now = np.where(accepted, new, now)
 
     @staticmethod
     def _log_common_density(
@@ -463,7 +467,9 @@ class _Chains:
         total = np.exp(log_concentration)
         shape = (special.softmax(log_common, axis=0) * total)[:, None] + _SMALLEST
         density = (special.gammaln(shape + sizes) - special.gammaln(shape)).sum(axis=(0, 1))
-        density -= (special.gammaln(total + sizes.sum(axis=0)) - special.gammaln(total)).sum(axis=0)
+        # the number of a task's questions is the same in all states
+        n_questions, times = np.unique(sizes[..., 0].sum(axis=0), return_counts=True)
+        density -= times @ (special.gammaln(total + n_questions[:, None]) - special.gammaln(total))
         density += (_WEIGHT * log_common - np.exp(log_common)).sum(axis=0)
         mean, sd = _CONCENTRATION
         return np.asarray(density - 0.5 * ((log_concentration - mean) / sd) ** 2)
@@ -508,11 +514,12 @@ def _draw_shares(shape: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 def _log_strength_prior(log_strength: FloatArray) -> FloatArray:
     """Return the log density of log s."""
-    odds = 20.0 * np.exp(-log_strength)  # (1 − x)/x for x = s/(20 + s)
-    finite = _LOG_FINITE + np.log(odds) - 1.7 * np.log(1.0 + odds)
+    log_odds = np.log(20.0) - log_strength  # log (1 − x)/x for x = s/(20 + s)
+    finite = _LOG_FINITE + log_odds - 1.7 * np.log(1.0 + np.exp(log_odds))
     inside = (log_strength > _LOWEST) & (log_strength < _HIGHEST)
     density = np.where(inside, finite, np.log(_SMALLEST))
-    return np.where(log_strength == INFINITE, np.log(_INFINITE_PROBABILITY), density)
+    infinite = np.log(_INFINITE_PROBABILITY)
+    return np.asarray(np.where(log_strength == INFINITE, infinite, density))
 
 
 def _log_density_ratio(step: FloatArray, ratio: FloatArray) -> FloatArray:

@@ -70,7 +70,7 @@ class StateMoments:
 MomentsOf = Callable[[FloatArray], RawMoments]
 
 
-def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> StateMoments:
+def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 32) -> StateMoments:
     """Return the moments of quantities of single questions in every state.
 
     Parameters
@@ -85,18 +85,20 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     alpha = mixture.share * mixture.strength[:, None]
     of_kind = np.stack([moments_of(each).first for each in alpha])
     population = np.einsum("kjp,ktp->jtp", of_kind, mixture.weight)
-    n_rows, n_quantities = len(mixture.counts), of_kind.shape[1]
+    # rows of several tasks may have the same counts
+    distinct, where = np.unique(mixture.counts, axis=0, return_inverse=True)
+    where, n_quantities = where.reshape(-1), of_kind.shape[1]
     of_task = np.eye(mixture.weight.shape[1])[:, mixture.task] * mixture.times
     mean, variance = np.empty((2, *population.shape))
-    question = np.zeros((2, n_quantities, n_rows))
+    question = np.zeros((2, n_quantities, where.size))
     for block, member in mixture.memberships(per_row):
         first = second = np.zeros(())
         for kind in range(KINDS):
-            each = alpha[kind][:, None, block] + mixture.counts.T[..., None]
+            each = alpha[kind][:, None, block] + distinct.T[..., None]
             moments = moments_of(each.reshape(len(each), -1))
-            shape = (n_quantities, *member.shape[1:])
-            first = first + member[kind] * moments.first.reshape(shape)
-            second = second + member[kind] * moments.second.reshape(shape)
+            shape = (n_quantities, len(distinct), member.shape[2])
+            first = first + member[kind] * moments.first.reshape(shape).take(where, axis=1)
+            second = second + member[kind] * moments.second.reshape(shape).take(where, axis=1)
         mean[..., block] = of_task @ first
         variance[..., block] = of_task @ np.maximum(second - first**2, 0.0)
         question += first.sum(axis=2), second.sum(axis=2)
@@ -116,8 +118,9 @@ def score_moments(weights: FloatArray) -> MomentsOf:
 
     def moments_of(alpha: FloatArray) -> RawMoments:
         total = alpha.sum(axis=0)
-        mean, square = weights @ alpha / total, weights**2 @ alpha / total
-        second = (square + total * mean**2) / (total + 1.0)
+        mean, second = weights @ alpha / total, weights**2 @ alpha / total
+        second += total * mean**2
+        second /= total + 1.0
         return RawMoments(mean[None], second[None])
 
     return moments_of

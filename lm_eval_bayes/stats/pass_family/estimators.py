@@ -6,6 +6,7 @@ An estimator is the expected score of a random k-subset of the given trials, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -113,12 +114,17 @@ def estimate(outcomes: Outcomes, quantity: PassQuantity) -> Estimate:
     k = _check(outcomes, k)
     needed = THRESHOLDS[name](k, tau)
     pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
-    scores = np.empty(pairs.times.size)
-    for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        j, probability = success_counts(int(wrong + correct), int(correct), k)
-        credit = j >= needed if needed is not None else np.maximum(j - (k + 1) // 2, 0) * (2.0 / k)
-        scores[index] = probability @ credit.astype(np.float64)
+    counts = np.stack([pairs.first, pairs.second], axis=1).astype(np.int64).tolist()
+    scores = np.array([_question_score(wrong + right, right, k, needed) for wrong, right in counts])
     return _from_rows(name, scores[pairs.where], k, None if tau is None else float(tau))
+
+
+@lru_cache(maxsize=4096)
+def _question_score(n: int, c: int, k: int, needed: int | None) -> float:
+    """Return the score of a question with c of n trials right; see `THRESHOLDS`."""
+    j, probability = success_counts(n, c, k)
+    credit = j >= needed if needed is not None else np.maximum(j - (k + 1) // 2, 0) * (2.0 / k)
+    return float(probability @ credit.astype(np.float64))
 
 
 def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
