@@ -27,8 +27,8 @@ from lm_eval_bayes import (
 )
 from lm_eval_bayes.analysis.paper_table import paper_table
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.convergence.convergence import Convergence
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
+from lm_eval_bayes.stats.convergence import Convergence
+from lm_eval_bayes.stats.prefixes import prefix_scores
 from lm_eval_bayes.stats.simulation import mimics_with_means
 
 #: LLM1 to LLM11 of Figure 1 and Table 1.

@@ -26,10 +26,9 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match
+from lm_eval_bayes.rubric.rules import SIGNALS_OF, Condition, first_match, variable
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import PERCENTILES, TaskThresholds
-from lm_eval_bayes.rubric.variables import SIGNALS_OF, variable
 from lm_eval_bayes.stats import IntArray
 
 

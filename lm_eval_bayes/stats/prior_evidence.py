@@ -16,8 +16,7 @@ from typing import Literal, TypeAlias
 from lm_eval_bayes._util.validation import check_real, check_seed
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import two_runs
-from lm_eval_bayes.stats.learned_shift import LearnedShift
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.outcomes import LearnedShift, Outcomes, check_outcomes
 from lm_eval_bayes.stats.related_scores import learn_scales
 
 #: A weight of prior trials, or "auto" for a shift that is learned.

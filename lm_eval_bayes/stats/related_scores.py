@@ -14,8 +14,8 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import Distribution
-from lm_eval_bayes.stats.learned_shift import SCALES, LearnedShift
+from lm_eval_bayes.stats.distributions import Distribution
+from lm_eval_bayes.stats.outcomes import SCALES, LearnedShift
 
 #: Scores within .0003 of 0 or 1 count as equally far from others: their logits are clipped.
 _END = 8.0

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
-from lm_eval_bayes.stats.distributions.base import (
+from lm_eval_bayes.stats.distributions import (
     MANY_QUESTIONS,
     CategoryDraws,
     Distribution,

@@ -8,7 +8,7 @@ import numpy as np
 
 from lm_eval_bayes._util.validation import check_prior
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
-from lm_eval_bayes.stats.distributions.base import IndependentDirichlets
+from lm_eval_bayes.stats.distributions import IndependentDirichlets
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import distinct_weights
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lm_eval_bayes.stats.distributions.base import Distribution, Moments
+from lm_eval_bayes.stats.distributions import Distribution, Moments
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank

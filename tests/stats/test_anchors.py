@@ -11,16 +11,16 @@ import pytest
 from _support.errors import refusals
 from scipy import integrate, special, stats
 
-from lm_eval_bayes.stats.anchors.capability import (
+from lm_eval_bayes.stats.anchor_capability import (
     capability_intervals,
     shared_position_log,
 )
-from lm_eval_bayes.stats.anchors.checks import (
+from lm_eval_bayes.stats.anchor_checks import (
     filter_queries,
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
+from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 TABLE = [[0.0, 0.3, 0.1, 0.0], [0.5, 0.75, 0.3, 0.1], [1.0, 0.9, 0.25, 0.5]]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.comparison.difference import difference_posterior
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family_posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 BINARY = Outcomes.from_counts([[5, 3], [1, 7], [4, 4], [6, 2]])

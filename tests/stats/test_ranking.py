@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from _support.errors import refusals
 
-from lm_eval_bayes.stats.distributions.base import Distribution, Moments
+from lm_eval_bayes.stats.distributions import Distribution, Moments
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family_posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
-from lm_eval_bayes.stats.distributions.base import Distribution, Moments
+from lm_eval_bayes.stats.distributions import Distribution, Moments
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import WeightedSum

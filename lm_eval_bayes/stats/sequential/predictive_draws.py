@@ -28,7 +28,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, cluster_index, protect
 from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
-from lm_eval_bayes.stats.distributions.base import beta_quantile
+from lm_eval_bayes.stats.distributions import beta_quantile
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.results import Posterior
 

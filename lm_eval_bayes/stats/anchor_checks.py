@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_pair, check_seed, check_size
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
+from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric, read_only
 
 

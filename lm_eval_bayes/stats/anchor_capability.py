@@ -19,7 +19,7 @@ from lm_eval_bayes._util.validation import (
     check_size,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
+from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
