@@ -160,15 +160,12 @@ class IndependenceCheck(Record):
         where no query varies.
     p_value : float
         Share of permutations whose ratio is as far above 1, the observed one counted too.
-    n_varying : int
-        Queries (of all models together) whose trials are not all equal.
     permutations, seed : int
         Of the permutation test.
     """
 
     variance_ratio: float | None
     p_value: float
-    n_varying: int
     permutations: int
     seed: int
 
@@ -222,17 +219,17 @@ def query_independence(
         raise InvalidInputError.of("R", "shape", rule, "other entries")
     permutations, seed = check_size("permutations", permutations, 100), check_seed(seed)
     single = trials.var(axis=2, ddof=1)
-    expected, varying = float(single.sum()), single > 0.0
+    expected = float(single.sum())
     if expected == 0.0:
-        return IndependenceCheck(None, 1.0, 0, permutations, seed)
+        return IndependenceCheck(None, 1.0, permutations, seed)
     ratio = _total_variance(trials) / expected
     rng = np.random.default_rng(seed)
     # a query that never varies is the same under every permutation
-    moving = trials[:, varying.any(axis=0)]
+    moving = trials[:, (single > 0.0).any(axis=0)]
     permuted = (_total_variance(rng.permuted(moving, axis=2)) for _ in range(permutations))
     above = sum(total / expected >= ratio - 1e-12 for total in permuted)
     p_value = (above + 1) / (permutations + 1)
-    return IndependenceCheck(ratio, p_value, int(varying.sum()), permutations, seed)
+    return IndependenceCheck(ratio, p_value, permutations, seed)
 
 
 def _total_variance(trials: FloatArray) -> float:

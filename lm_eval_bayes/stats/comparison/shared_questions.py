@@ -306,7 +306,8 @@ class SharedQuestions:
         average = self.question_means[0]
         spread = PairedSpread(*(part[0, 1] for part in self.spread))
         distribution = PairedBootstrap(average[0] - average[1], spread, a.distribution.seed)
-        return posterior_of_difference(a, b, distribution.moments(), distribution, "population")
+        moments = distribution.mean, distribution.sd
+        return posterior_of_difference(a, b, moments, distribution, "population")
 
     def draw(self, draws: int, seed: int) -> FloatArray:
         """Draw all models' scores over the population of questions, sharing the questions' weights.

@@ -286,8 +286,7 @@ def rank(
             terms = [task.first_difference() for task in shared]
             distributions = tuple(term.distribution for term in terms)
             mean = WeightedSum(distributions, (1.0 / len(terms),) * len(terms))
-            (mean_mu, mean_sd), first = mean.moments(), terms[0]
-            difference = replace(first, mu=mean_mu, sigma=mean_sd, distribution=mean)
+            difference = replace(terms[0], mu=mean.mean, sigma=mean.sd, distribution=mean)
     else:
         z, scores = separations(levelled, sigma), draw_scores(best, draws, seed)
         unpaired = UNPAIRED if is_population and len(best) > 1 else None
