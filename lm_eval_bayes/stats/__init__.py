@@ -11,13 +11,11 @@ intervals; distributions; outcomes and tie rules.
 
 from lm_eval_bayes.stats.anchor_capability import CapabilityPosterior as CapabilityPosterior
 from lm_eval_bayes.stats.anchor_capability import capability_intervals as capability_intervals
-from lm_eval_bayes.stats.anchor_checks import IndependenceCheck as IndependenceCheck
-from lm_eval_bayes.stats.anchor_checks import OrderingReport as OrderingReport
-from lm_eval_bayes.stats.anchor_checks import QueryFilter as QueryFilter
-from lm_eval_bayes.stats.anchor_checks import filter_queries as filter_queries
-from lm_eval_bayes.stats.anchor_checks import ordering_violations as ordering_violations
-from lm_eval_bayes.stats.anchor_checks import query_independence as query_independence
 from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix as AnchorMatrix
+from lm_eval_bayes.stats.anchor_matrix import OrderingReport as OrderingReport
+from lm_eval_bayes.stats.anchor_matrix import QueryFilter as QueryFilter
+from lm_eval_bayes.stats.anchor_matrix import filter_queries as filter_queries
+from lm_eval_bayes.stats.anchor_matrix import ordering_violations as ordering_violations
 from lm_eval_bayes.stats.arrays import FloatArray as FloatArray
 from lm_eval_bayes.stats.arrays import IntArray as IntArray
 from lm_eval_bayes.stats.arrays import check_weights as check_weights
@@ -65,6 +63,9 @@ from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS as TAS
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans as TaskMeans
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskWeights as TaskWeights
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks as mean_over_tasks
+from lm_eval_bayes.stats.independence import IndependenceCheck as IndependenceCheck
+from lm_eval_bayes.stats.independence import query_independence as query_independence
+from lm_eval_bayes.stats.independence import serial_note as serial_note
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL as DEFAULT_INTERVAL
 from lm_eval_bayes.stats.intervals import METHODS as METHODS
 from lm_eval_bayes.stats.intervals import SCOPES as SCOPES
@@ -143,7 +144,6 @@ from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast as Trial
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials as allocate_trials
 from lm_eval_bayes.stats.sequential.trials_needed import forecast_separation as forecast_separation
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed as trials_needed
-from lm_eval_bayes.stats.serial_dependence import serial_note as serial_note
 from lm_eval_bayes.stats.simulation import mimics_with_means as mimics_with_means
 from lm_eval_bayes.stats.simulation import simulate_outcomes as simulate_outcomes
 from lm_eval_bayes.stats.states import WeightedSum as WeightedSum

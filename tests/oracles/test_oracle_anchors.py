@@ -7,12 +7,12 @@ import pytest
 from scipy import special
 
 from lm_eval_bayes.stats.anchor_capability import capability_intervals
-from lm_eval_bayes.stats.anchor_checks import (
+from lm_eval_bayes.stats.anchor_matrix import (
+    AnchorMatrix,
     filter_queries,
     ordering_violations,
-    query_independence,
 )
-from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix
+from lm_eval_bayes.stats.independence import query_independence
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 

@@ -15,12 +15,12 @@ from lm_eval_bayes.stats.anchor_capability import (
     capability_intervals,
     shared_position_log,
 )
-from lm_eval_bayes.stats.anchor_checks import (
+from lm_eval_bayes.stats.anchor_matrix import (
+    AnchorMatrix,
     filter_queries,
     ordering_violations,
-    query_independence,
 )
-from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix
+from lm_eval_bayes.stats.independence import query_independence
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 TABLE = [[0.0, 0.3, 0.1, 0.0], [0.5, 0.75, 0.3, 0.1], [1.0, 0.9, 0.25, 0.5]]
