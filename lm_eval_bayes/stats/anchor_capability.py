@@ -97,10 +97,8 @@ class CapabilityPosterior(Record):
         >>> round(posterior.p_above("S"), 3), round(posterior.p_above("L"), 3)
         (0.993, 0.767)
         """
-        if not isinstance(anchor, str) or anchor not in self.anchors:
-            rule = f"be one of {list(self.anchors)}"
-            raise InvalidInputError.of("anchor", "choice", rule, anchor)
-        return min(1.0, float(self.probability[self.anchors.index(anchor) + 1 :].sum()))
+        weaker = self.anchors.index(check_option("anchor", anchor, self.anchors))
+        return min(1.0, float(self.probability[weaker + 1 :].sum()))
 
     def interval(self, level: float = 0.95) -> tuple[int, int]:
         """Return the first and the last of the fewest neighbouring intervals that hold `level`.

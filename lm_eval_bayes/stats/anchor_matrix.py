@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_non_negative, check_pair, check_sequence
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, check_ids, numeric, read_only
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,7 @@ class AnchorMatrix(Record):
             raise InvalidInputError.of("models", "empty", rule, models)
         rows, ids = [], None
         for name, outcomes in models.items():
-            if not isinstance(outcomes, Outcomes):
-                raise InvalidInputError.of(f"models[{name!r}]", "type", "be Outcomes", outcomes)
+            check_outcomes(f"models[{name!r}]", outcomes)
             rows.append(_share(name, outcomes, pseudo))
             if rows[-1].size != rows[0].size:
                 rule = f"have as many queries as the first anchor ({rows[0].size})"

@@ -22,6 +22,7 @@ from lm_eval_bayes.stats.anchor_matrix import (
 )
 from lm_eval_bayes.stats.independence import query_independence
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 TABLE = [[0.0, 0.3, 0.1, 0.0], [0.5, 0.75, 0.3, 0.1], [1.0, 0.9, 0.25, 0.5]]
 NAMES = ["small", "medium", "large"]
@@ -224,6 +225,11 @@ test_bad_input_is_named = refusals(
     ),
     (lambda: AnchorMatrix.from_outcomes(UNEQUAL, pseudo_count=1), "models['b']", "mismatch"),
     (lambda: AnchorMatrix.from_outcomes({"a": GRADED}), "models['a']", "unsupported"),
+    (
+        lambda: AnchorMatrix.from_outcomes({"a": ScoreOutcomes.from_scores([[0.9], [0.2]])}),
+        "models['a']",
+        "unsupported",
+    ),
     (lambda: filter_queries(ANCHORS, 0.6, 0.5), "low, high", "range"),
     (lambda: query_independence([[1], [0]]), "R", "shape"),
     (lambda: query_independence([[1, 2], [0, 1]]), "R", "shape"),
