@@ -26,7 +26,7 @@ Truth: TypeAlias = FloatArray
 #: The verifier's probability from which an answer counts as invalid, whatever else is known.
 C_INVALID = 0.5
 
-#: The rubric variables [Hariri 2026, Table 4]: conditions that may also compare with a threshold or
+#: The rubric variables [Hariri 2026, App. D]: conditions that may also compare with a threshold or
 #: another signal.
 _DEFINITIONS: Mapping[str, str] = {
     "invalid": "repeated_pattern == 1",  # or judged so, see `variable`
@@ -239,11 +239,8 @@ def _evaluate(
     if not isinstance(node, ast.Compare):
         rule = "hold names, `and`, `or`, `not`, brackets and comparisons with numbers only"
         raise InvalidInputError.of(argument, "format", rule, _source(node))
-    left, compare, limit = (
-        node.left,
-        _COMPARISONS.get(type(node.ops[0])),
-        bound(node.comparators[0]),
-    )
+    left, limit = node.left, bound(node.comparators[0])
+    compare = _COMPARISONS.get(type(node.ops[0]))
     is_signal = isinstance(left, ast.Name) and left.id not in VARIABLES
     if len(node.ops) > 1 or compare is None or limit is None or not is_signal:
         rule = "compare one signal with one finite number, as in `completion_tokens >= 512`"
