@@ -33,7 +33,7 @@ SAME_CHANCES = (
 )
 
 
-def check_strength(strength: object, name: str = "prior_strength") -> Strength:
+def check_strength(strength: object) -> Strength:
     """Return the weight of prior trials, λ in [0, 1], or "auto".
 
     Raises
@@ -43,7 +43,8 @@ def check_strength(strength: object, name: str = "prior_strength") -> Strength:
     """
     if isinstance(strength, str) and strength == "auto":
         return "auto"
-    return check_real(name, strength, 'be "auto" or a number from 0 to 1', lambda x: 0 <= x <= 1)
+    rule = 'be "auto" or a number from 0 to 1'
+    return check_real("prior_strength", strength, rule, lambda x: 0 <= x <= 1)
 
 
 def learn_shift(models: Sequence[Outcomes], *, seed: int = 0) -> LearnedShift:

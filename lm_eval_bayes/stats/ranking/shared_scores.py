@@ -224,9 +224,9 @@ def draw_paired(tasks: Sequence[SharedQuestions], seed: int, draws: int | None) 
 
 
 def draw_under_shared_prior(
-    posteriors: Sequence[Posterior], seed: int, draws: int | None = None
+    posteriors: Sequence[Posterior], seed: int
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Draw the scores of L models under a prior that they share, (L, draws), and its τ.
+    """Draw the scores of L models under a prior that they share, (L, 4000), and its τ.
 
     The own prior is the posterior of as many questions without trials. τ is None where all scores
     are certain.
@@ -236,12 +236,12 @@ def draw_under_shared_prior(
     InvalidInputError
         If the posteriors are not of hbayes@N or its means.
     """
-    first, draws = posteriors[0], draws or _FEWEST
+    first = posteriors[0]
     if first.prior is not None or first.k is not None:
         rule = "be of hbayes@N or of its means over tasks for a shared prior"
         raise InvalidInputError.of("posteriors", "unsupported", rule, first.quantity)
     if not any(posterior.sigma for posterior in posteriors):
-        return draw_scores(posteriors, draws, seed), None
+        return draw_scores(posteriors, _FEWEST, seed), None
     on_questions = [posterior.benchmark or posterior for posterior in posteriors]
     questions = on_questions[0].distribution
     weights = questions.weights if isinstance(questions, QuestionStates) else first.bounds
@@ -250,8 +250,8 @@ def draw_under_shared_prior(
         Outcomes.from_counts(counts, weights=weights), on_questions[0].scope, seed=seed
     )
     own = [posterior.distribution for posterior in on_questions]
-    scores, tau = draw_shared(own, prior.distribution, first.bounds, seed, draws)
-    common = np.random.default_rng([seed, 3]).standard_normal(draws)
+    scores, tau = draw_shared(own, prior.distribution, first.bounds, seed)
+    common = np.random.default_rng([seed, 3]).standard_normal(scores.shape[1])
     for row, of_questions, posterior in zip(scores, on_questions, posteriors, strict=True):
         if posterior is of_questions:
             continue
