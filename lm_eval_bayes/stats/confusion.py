@@ -1,4 +1,4 @@
-"""Posteriors of scores of a confusion matrix, such as F_β and MCC."""
+"""Scores of a confusion matrix, such as F_β and MCC, and their posteriors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Models that answered the same questions, compared in scope "population".
+"""Models that answered the same questions: their pairing, and differences in scope "population".
 
-A sample of hard questions lowers every model's score at once. The difference of two models in
+`align_questions` pairs the outcomes of two models by ids, or by places. A sample of hard questions lowers every model's score at once. The difference of two models in
 scope "population" is therefore estimated from the questions' differences, as in
 `compare`; this module does so for any number of posteriors, each of which carries its posterior of
 scope "benchmark".

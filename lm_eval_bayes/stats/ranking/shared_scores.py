@@ -1,8 +1,10 @@
-"""Models' scores under a prior that the models of a board share, see `related_scores`.
+"""Joint draws of models' scores: independent, paired by question, or under a shared prior.
+
+`count_ranks` counts the ranks in them.
 
 A posterior under a flat prior on the difference of two models takes large differences to be as
-plausible as small ones, so that of close models too many are called different. Here the prior of
-the scores learns from all models how far they are apart.
+plausible as small ones, so that of close models too many are called different. A prior
+that the models of a board share learns from all how far they are apart, see `related_scores`.
 """
 
 from __future__ import annotations
