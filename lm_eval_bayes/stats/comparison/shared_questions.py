@@ -1,8 +1,10 @@
 """Models that answered the same questions: their pairing, and differences in scope "population".
 
-`align_questions` pairs the outcomes of two models by ids, or by places. A sample of hard questions lowers every model's score at once. The difference of two models in
-scope "population" is therefore estimated from the questions' differences, as in
-`compare`; this module does so for any number of posteriors, each of which carries its posterior of
+`align_questions` pairs the outcomes of two models by ids, or by places.
+
+A sample of hard questions lowers every model's score at once. The difference of two models in
+scope "population" is therefore estimated from the questions' differences, as in `compare`;
+`SharedQuestions` does so for any number of posteriors, each of which carries its posterior of
 scope "benchmark".
 """
 
