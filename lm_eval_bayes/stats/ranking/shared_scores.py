@@ -28,6 +28,16 @@ from lm_eval_bayes.stats.related_scores import draw_shared
 from lm_eval_bayes.stats.results import Posterior, check_leaderboard
 from lm_eval_bayes.stats.states import QuestionStates
 
+#: What a user of the shared prior must know.
+SURE_NEAR_ENDS = (
+    "Under the shared prior P(A > B) of equal models near 0 or 1 stays 5 to 15 points too sure."
+)
+#: Draws of single questions' scores where questions are paired, models times questions times
+#: draws; and how many draws there are at the least and at the most.
+_QUESTIONS_DRAWN, _FEWEST, DRAWS = 20_000_000, 4_000, 20_000
+#: Draws of independent scores in all.
+_SCORES_DRAWN = 1_000_000
+
 
 @dataclass(frozen=True, eq=False)
 class SharedScores(Record):
@@ -168,17 +178,6 @@ def shared_scores(
         seed=seed,
         note=None if tau is None else SURE_NEAR_ENDS,
     )
-
-
-#: What a user of the shared prior must know.
-SURE_NEAR_ENDS = (
-    "Under the shared prior P(A > B) of equal models near 0 or 1 stays 5 to 15 points too sure."
-)
-#: Draws of single questions' scores where questions are paired, models times questions times
-#: draws; and how many draws there are at the least and at the most.
-_QUESTIONS_DRAWN, _FEWEST, DRAWS = 20_000_000, 4_000, 20_000
-#: Draws of independent scores in all.
-_SCORES_DRAWN = 1_000_000
 
 
 def draw_scores(posteriors: Sequence[Posterior], draws: int | None, seed: int) -> FloatArray:
