@@ -19,8 +19,8 @@ import numpy as np
 from scipy import special, stats
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
+from lm_eval_bayes.stats.pass_family_estimators import PassQuantity
+from lm_eval_bayes.stats.pass_family_posteriors import pass_posteriors
 
 #: name: (share, a, b) of each Beta distribution of p; b = 0 is p = a for all.
 SHAPES = {

@@ -313,7 +313,7 @@ def _pass_hat_k(comparison: RunComparison, k: int) -> _Family:
 
 def _every_question(run: TaskRun, floor: float, where: str) -> GateCheck:
     """Check whether every question with trials reaches a score, by its own trials."""
-    if not isinstance(run.outcomes, Outcomes):
+    if run.scored:
         rule = "be left out where trials have scores"
         raise InvalidInputError.of("on", "unsupported", rule, "question")
     rows = np.flatnonzero(run.outcomes.n_trials).tolist()

@@ -25,6 +25,7 @@ from lm_eval_bayes.export.files import is_reserved, slug
 from lm_eval_bayes.export.run_metadata import (
     as_text,
     benchmark_of,
+    check_model_id,
     file_warnings,
     generation_settings,
     hub_id,
@@ -209,10 +210,8 @@ def submission(
 
 def _model(run: TaskRun, model_id: str | None, developer: str) -> tuple[str, str]:
     """Return the model's id and its developer."""
-    if model_id is not None and hub_id(model_id) is None:
-        raise InvalidInputError.of(
-            "--model-id", "format", "be the model's id, as org/name", model_id
-        )
+    if model_id is not None:
+        check_model_id(model_id)
     name = model_id or hub_model(run)
     if name is not None:
         return name, developer or name.partition("/")[0]

@@ -91,19 +91,6 @@ class HubResult(Record):
     warnings: tuple[str, ...] = ()
 
 
-def check_model_id(name: str) -> None:
-    """Raise unless a name can be that of a model on the hub.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not ``org/name``.
-    """
-    if hub_id(name) is None:
-        rule = "be a model of the hub, as org/name"
-        raise InvalidInputError.of("--model-id", "format", rule, name)
-
-
 @dataclass(frozen=True)
 class HubSettings:
     """What a result says beside the run's numbers.

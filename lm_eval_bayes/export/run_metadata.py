@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.files import slug
 from lm_eval_bayes.runs.model_arguments import NAMES, PUBLISHED
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -119,6 +120,19 @@ def hub_id(name: object) -> str | None:
     ('Qwen/Qwen3-8B', None, None, None)
     """
     return name if isinstance(name, str) and _HUB_ID.fullmatch(name) else None
+
+
+def check_model_id(name: str) -> None:
+    """Raise unless a name can be that of a model on the hub.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not ``org/name``.
+    """
+    if hub_id(name) is None:
+        rule = "be a model of the hub, as org/name"
+        raise InvalidInputError.of("--model-id", "format", rule, name)
 
 
 def hub_model(run: TaskRun) -> str | None:

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match
+from lm_eval_bayes.rubric.rules import SIGNALS_OF, Condition, first_match, variable
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import PERCENTILES, TaskThresholds
-from lm_eval_bayes.rubric.variables import SIGNALS_OF, variable
 from lm_eval_bayes.stats import IntArray
 
 
@@ -324,6 +324,4 @@ def schema_named(name: str) -> Schema:
     InvalidInputError
         If there is none of this name.
     """
-    if name not in SCHEMATA:
-        raise InvalidInputError.of("schema", "choice", f"be one of {', '.join(SCHEMATA)}", name)
-    return SCHEMATA[name]
+    return SCHEMATA[check_option("schema", name, tuple(SCHEMATA))]

@@ -9,22 +9,16 @@ downwards only: simulation, convergence and sequential; ranking; comparison; hie
 intervals; distributions; outcomes and tie rules.
 """
 
-from lm_eval_bayes.stats.aligned_questions import Align as Align
-from lm_eval_bayes.stats.aligned_questions import Aligned as Aligned
-from lm_eval_bayes.stats.aligned_questions import align_questions as align_questions
-from lm_eval_bayes.stats.anchors.capability import CapabilityPosterior as CapabilityPosterior
-from lm_eval_bayes.stats.anchors.capability import capability_intervals as capability_intervals
-from lm_eval_bayes.stats.anchors.checks import IndependenceCheck as IndependenceCheck
-from lm_eval_bayes.stats.anchors.checks import OrderingReport as OrderingReport
-from lm_eval_bayes.stats.anchors.checks import QueryFilter as QueryFilter
-from lm_eval_bayes.stats.anchors.checks import filter_queries as filter_queries
-from lm_eval_bayes.stats.anchors.checks import ordering_violations as ordering_violations
-from lm_eval_bayes.stats.anchors.checks import query_independence as query_independence
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix as AnchorMatrix
+from lm_eval_bayes.stats.anchor_capability import CapabilityPosterior as CapabilityPosterior
+from lm_eval_bayes.stats.anchor_capability import capability_intervals as capability_intervals
+from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix as AnchorMatrix
+from lm_eval_bayes.stats.anchor_matrix import OrderingReport as OrderingReport
+from lm_eval_bayes.stats.anchor_matrix import QueryFilter as QueryFilter
+from lm_eval_bayes.stats.anchor_matrix import filter_queries as filter_queries
+from lm_eval_bayes.stats.anchor_matrix import ordering_violations as ordering_violations
 from lm_eval_bayes.stats.arrays import FloatArray as FloatArray
 from lm_eval_bayes.stats.arrays import IntArray as IntArray
 from lm_eval_bayes.stats.arrays import check_weights as check_weights
-from lm_eval_bayes.stats.clustered import clustered_posterior as clustered_posterior
 from lm_eval_bayes.stats.comparison.compare import CONFIDENCE as CONFIDENCE
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS as ESTIMATORS
 from lm_eval_bayes.stats.comparison.compare import Comparison as Comparison
@@ -38,7 +32,10 @@ from lm_eval_bayes.stats.comparison.difference import separation_in_sd as separa
 from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison as PassCurveComparison
 from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves as compare_pass_curves
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED as UNPAIRED
+from lm_eval_bayes.stats.comparison.shared_questions import Align as Align
+from lm_eval_bayes.stats.comparison.shared_questions import Aligned as Aligned
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions as SharedQuestions
+from lm_eval_bayes.stats.comparison.shared_questions import align_questions as align_questions
 from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior as pair_posterior
 from lm_eval_bayes.stats.comparison.single_trial import (
     SingleTrialComparison as SingleTrialComparison,
@@ -46,31 +43,29 @@ from lm_eval_bayes.stats.comparison.single_trial import (
 from lm_eval_bayes.stats.comparison.single_trial import compare_paired as compare_paired
 from lm_eval_bayes.stats.comparison.single_trial import compare_unpaired as compare_unpaired
 from lm_eval_bayes.stats.confusion import confusion_posterior as confusion_posterior
-from lm_eval_bayes.stats.confusion_scores import f_score as f_score
-from lm_eval_bayes.stats.convergence.convergence import Convergence as Convergence
-from lm_eval_bayes.stats.convergence.convergence import convergence_at_n as convergence_at_n
-from lm_eval_bayes.stats.convergence.kendall import KendallCurve as KendallCurve
-from lm_eval_bayes.stats.convergence.kendall import kendall_curve as kendall_curve
-from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b as kendall_tau_b
-from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR as LINEAR
-from lm_eval_bayes.stats.convergence.prefix_scores import Metric as Metric
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores as prefix_scores
-from lm_eval_bayes.stats.frequentist.binomial import (
+from lm_eval_bayes.stats.confusion import f_score as f_score
+from lm_eval_bayes.stats.convergence import Convergence as Convergence
+from lm_eval_bayes.stats.convergence import convergence_at_n as convergence_at_n
+from lm_eval_bayes.stats.frequentist import (
     clopper_pearson_interval as clopper_pearson_interval,
 )
-from lm_eval_bayes.stats.frequentist.binomial import odds_ratio_interval as odds_ratio_interval
-from lm_eval_bayes.stats.frequentist.binomial import wilson_interval as wilson_interval
-from lm_eval_bayes.stats.frequentist.means import bootstrap_interval as bootstrap_interval
-from lm_eval_bayes.stats.frequentist.means import clt_interval as clt_interval
-from lm_eval_bayes.stats.frequentist.means import clustered_interval as clustered_interval
-from lm_eval_bayes.stats.frequentist.means import difference_interval as difference_interval
-from lm_eval_bayes.stats.frequentist.means import t_interval as t_interval
-from lm_eval_bayes.stats.frequentist.means import within_question_clt as within_question_clt
+from lm_eval_bayes.stats.frequentist import odds_ratio_interval as odds_ratio_interval
+from lm_eval_bayes.stats.frequentist import wilson_interval as wilson_interval
+from lm_eval_bayes.stats.frequentist_means import bootstrap_interval as bootstrap_interval
+from lm_eval_bayes.stats.frequentist_means import clt_interval as clt_interval
+from lm_eval_bayes.stats.frequentist_means import clustered_interval as clustered_interval
+from lm_eval_bayes.stats.frequentist_means import difference_interval as difference_interval
+from lm_eval_bayes.stats.frequentist_means import t_interval as t_interval
+from lm_eval_bayes.stats.frequentist_means import within_question_clt as within_question_clt
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior as clustered_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n as hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS as TASK_WEIGHTS
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans as TaskMeans
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskWeights as TaskWeights
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks as mean_over_tasks
+from lm_eval_bayes.stats.independence import IndependenceCheck as IndependenceCheck
+from lm_eval_bayes.stats.independence import query_independence as query_independence
+from lm_eval_bayes.stats.independence import serial_note as serial_note
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL as DEFAULT_INTERVAL
 from lm_eval_bayes.stats.intervals import METHODS as METHODS
 from lm_eval_bayes.stats.intervals import SCOPES as SCOPES
@@ -78,33 +73,36 @@ from lm_eval_bayes.stats.intervals import Interval as Interval
 from lm_eval_bayes.stats.intervals import IntervalMethod as IntervalMethod
 from lm_eval_bayes.stats.intervals import IntervalSpec as IntervalSpec
 from lm_eval_bayes.stats.intervals import Scope as Scope
-from lm_eval_bayes.stats.learned_shift import LearnedShift as LearnedShift
+from lm_eval_bayes.stats.kendall import KendallCurve as KendallCurve
+from lm_eval_bayes.stats.kendall import kendall_curve as kendall_curve
+from lm_eval_bayes.stats.kendall import kendall_tau_b as kendall_tau_b
 from lm_eval_bayes.stats.majority import maj_at_k as maj_at_k
 from lm_eval_bayes.stats.majority import vote_candidates as vote_candidates
 from lm_eval_bayes.stats.majority_posterior import maj_at_k_posterior as maj_at_k_posterior
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS as BINARY_WEIGHTS
+from lm_eval_bayes.stats.outcomes import LearnedShift as LearnedShift
 from lm_eval_bayes.stats.outcomes import Outcomes as Outcomes
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity as PassQuantity
-from lm_eval_bayes.stats.pass_family.estimators import estimate as estimate
-from lm_eval_bayes.stats.pass_family.estimators import g_pass_at_k as g_pass_at_k
-from lm_eval_bayes.stats.pass_family.estimators import mg_pass_at_k as mg_pass_at_k
-from lm_eval_bayes.stats.pass_family.estimators import naive_pass_at_k as naive_pass_at_k
-from lm_eval_bayes.stats.pass_family.estimators import naive_pass_hat_k as naive_pass_hat_k
-from lm_eval_bayes.stats.pass_family.estimators import pass_at_k as pass_at_k
-from lm_eval_bayes.stats.pass_family.estimators import pass_hat_k as pass_hat_k
-from lm_eval_bayes.stats.pass_family.estimators import posterior_row as posterior_row
-from lm_eval_bayes.stats.pass_family.estimators import quantities_by_row as quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import Prior as Prior
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes as family_notes
-from lm_eval_bayes.stats.pass_family.posteriors import (
+from lm_eval_bayes.stats.pass_family_estimators import PassQuantity as PassQuantity
+from lm_eval_bayes.stats.pass_family_estimators import estimate as estimate
+from lm_eval_bayes.stats.pass_family_estimators import g_pass_at_k as g_pass_at_k
+from lm_eval_bayes.stats.pass_family_estimators import mg_pass_at_k as mg_pass_at_k
+from lm_eval_bayes.stats.pass_family_estimators import naive_pass_at_k as naive_pass_at_k
+from lm_eval_bayes.stats.pass_family_estimators import naive_pass_hat_k as naive_pass_hat_k
+from lm_eval_bayes.stats.pass_family_estimators import pass_at_k as pass_at_k
+from lm_eval_bayes.stats.pass_family_estimators import pass_hat_k as pass_hat_k
+from lm_eval_bayes.stats.pass_family_estimators import posterior_row as posterior_row
+from lm_eval_bayes.stats.pass_family_estimators import quantities_by_row as quantities_by_row
+from lm_eval_bayes.stats.pass_family_posteriors import Prior as Prior
+from lm_eval_bayes.stats.pass_family_posteriors import family_notes as family_notes
+from lm_eval_bayes.stats.pass_family_posteriors import (
     g_pass_at_k_posterior as g_pass_at_k_posterior,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import (
+from lm_eval_bayes.stats.pass_family_posteriors import (
     mg_pass_at_k_posterior as mg_pass_at_k_posterior,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior as pass_at_k_posterior
-from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior as pass_hat_k_posterior
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors as pass_posteriors
+from lm_eval_bayes.stats.pass_family_posteriors import pass_at_k_posterior as pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family_posteriors import pass_hat_k_posterior as pass_hat_k_posterior
+from lm_eval_bayes.stats.pass_family_posteriors import pass_posteriors as pass_posteriors
 from lm_eval_bayes.stats.power import ASSUMED_CORRELATION as ASSUMED_CORRELATION
 from lm_eval_bayes.stats.power import DESIGNS as DESIGNS
 from lm_eval_bayes.stats.power import LEVEL as LEVEL
@@ -113,6 +111,9 @@ from lm_eval_bayes.stats.power import Design as Design
 from lm_eval_bayes.stats.power import NeededSize as NeededSize
 from lm_eval_bayes.stats.power import detectable_difference as detectable_difference
 from lm_eval_bayes.stats.power import size_for_difference as size_for_difference
+from lm_eval_bayes.stats.prefixes import LINEAR as LINEAR
+from lm_eval_bayes.stats.prefixes import Metric as Metric
+from lm_eval_bayes.stats.prefixes import prefix_scores as prefix_scores
 from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES as SAME_CHANCES
 from lm_eval_bayes.stats.prior_evidence import STRENGTHS as STRENGTHS
 from lm_eval_bayes.stats.prior_evidence import Strength as Strength
@@ -143,7 +144,6 @@ from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast as Trial
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials as allocate_trials
 from lm_eval_bayes.stats.sequential.trials_needed import forecast_separation as forecast_separation
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed as trials_needed
-from lm_eval_bayes.stats.serial_dependence import serial_note as serial_note
 from lm_eval_bayes.stats.simulation import mimics_with_means as mimics_with_means
 from lm_eval_bayes.stats.simulation import simulate_outcomes as simulate_outcomes
 from lm_eval_bayes.stats.states import WeightedSum as WeightedSum

@@ -13,7 +13,7 @@ from scipy import special
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_level, check_option, check_seed
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import Distribution, MatchedBeta
+from lm_eval_bayes.stats.distributions import Distribution, MatchedBeta
 
 IntervalMethod: TypeAlias = Literal["normal", "beta", "exact"]
 METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact")

@@ -22,7 +22,7 @@ from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.majority import Tallies, tabulated_answers
 from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import trials_note
+from lm_eval_bayes.stats.pass_family_posteriors import trials_note
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import StateDistribution, beta_binomial, log_choose
 

@@ -16,8 +16,7 @@ from typing import Literal, TypeAlias
 from lm_eval_bayes._util.validation import check_real, check_seed
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import two_runs
-from lm_eval_bayes.stats.learned_shift import LearnedShift
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.outcomes import LearnedShift, Outcomes, check_outcomes
 from lm_eval_bayes.stats.related_scores import learn_scales
 
 #: A weight of prior trials, or "auto" for a shift that is learned.
@@ -34,7 +33,7 @@ SAME_CHANCES = (
 )
 
 
-def check_strength(strength: object, name: str = "prior_strength") -> Strength:
+def check_strength(strength: object) -> Strength:
     """Return the weight of prior trials, λ in [0, 1], or "auto".
 
     Raises
@@ -44,7 +43,8 @@ def check_strength(strength: object, name: str = "prior_strength") -> Strength:
     """
     if isinstance(strength, str) and strength == "auto":
         return "auto"
-    return check_real(name, strength, 'be "auto" or a number from 0 to 1', lambda x: 0 <= x <= 1)
+    rule = 'be "auto" or a number from 0 to 1'
+    return check_real("prior_strength", strength, rule, lambda x: 0 <= x <= 1)
 
 
 def learn_shift(models: Sequence[Outcomes], *, seed: int = 0) -> LearnedShift:

@@ -14,8 +14,8 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import Distribution
-from lm_eval_bayes.stats.learned_shift import SCALES, LearnedShift
+from lm_eval_bayes.stats.distributions import Distribution
+from lm_eval_bayes.stats.outcomes import SCALES, LearnedShift
 
 #: Scores within .0003 of 0 or 1 count as equally far from others: their logits are clipped.
 _END = 8.0
@@ -105,9 +105,8 @@ def draw_shared(
     prior: Distribution,
     bounds: tuple[float, float],
     seed: int,
-    draws: int = _DRAWS,
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw the scores of a board's models under a prior that they share, (L, draws), and its τ.
+    """Draw the scores of a board's models under a prior that they share, (L, 4000), and its τ.
 
     f is normal in the logit of the score, with mean m, expit(m) ~ Beta(.7, .7), and sd τ, which is
     half-normal with scale 1; with probability .1 a model is unlike the others, f = 1. m and τ are
@@ -136,9 +135,9 @@ def draw_shared(
     log_weight += np.log(at_tau) - 0.5 * (at_tau / _TAU_SCALE) ** 2
     log_weight += 0.7 * (special.log_expit(at_centre) + special.log_expit(-at_centre))
     node, times = np.unique(
-        rng.choice(log_weight.size, draws, p=special.softmax(log_weight)), return_counts=True
+        rng.choice(log_weight.size, _DRAWS, p=special.softmax(log_weight)), return_counts=True
     )
-    logits = np.empty((len(own), draws))
+    logits = np.empty((len(own), _DRAWS))
     start = 0
     for index, n in zip(node, times, strict=True):
         for model, of_model in enumerate((mass * factor[index]).cumsum(axis=1)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes._util.validation import check_level
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, protect
-from lm_eval_bayes.stats.distributions.base import Distribution, QuestionMeans
+from lm_eval_bayes.stats.distributions import Distribution, QuestionMeans
 from lm_eval_bayes.stats.intervals import (
     Interval,
     IntervalMethod,
@@ -329,3 +329,43 @@ def check_posterior(name: str, posterior: object) -> Posterior:
         rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
         raise InvalidInputError.of(name, "type", rule, type(posterior).__name__)
     return posterior
+
+
+def check_leaderboard(posteriors: object) -> list[str]:
+    """Return the models' names, once all posteriors are comparable.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, one has no finite mean and sd, or two are about different things.
+    """
+    rule = "be a mapping from at least one model's name to its posterior"
+    if not isinstance(posteriors, Mapping) or not posteriors:
+        raise InvalidInputError.of("posteriors", "empty", rule, posteriors)
+    for name, posterior in posteriors.items():
+        if not isinstance(name, str) or not isinstance(posterior, Posterior):
+            raise InvalidInputError.of("posteriors", "empty", rule, {name: posterior})
+        for what, number, least in (
+            ("mean", posterior.mu, -np.inf),
+            ("sd of at least 0", posterior.sigma, 0.0),
+        ):
+            if not (np.isfinite(number) and number >= least):
+                rule = f'have a finite {what} for every model ("{name}")'
+                raise InvalidInputError.of("posteriors", "range", rule, number)
+    names = list(posteriors)
+    expected = _subject(posteriors[names[0]])
+    for name in names[1:]:
+        for what, value in _subject(posteriors[name]).items():
+            if value != expected[what]:
+                rule = f'have the same {what} ("{names[0]}" has {expected[what]})'
+                raise InvalidInputError.of("posteriors", "mismatch", rule, f'{value} for "{name}"')
+    return names
+
+
+def _subject(posterior: Posterior) -> dict[str, object]:
+    """Return what a posterior is about, which all on one leaderboard must share."""
+    names = ("quantity", "scope", "bounds", "k", "tau")
+    subject: dict[str, object] = {name: getattr(posterior, name) for name in names}
+    if posterior.scope == "benchmark":
+        subject["number of questions"] = int(posterior.per_question.mu.size)
+    return subject

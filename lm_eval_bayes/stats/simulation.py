@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lm_eval_bayes._util.validation import check_real, check_seed, check_size
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric
-from lm_eval_bayes.stats.distributions.base import beta_quantile
+from lm_eval_bayes.stats.distributions import beta_quantile
 
 
 def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntArray:

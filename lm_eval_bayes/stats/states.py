@@ -16,11 +16,10 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
-from lm_eval_bayes.stats.distributions.base import (
+from lm_eval_bayes.stats.distributions import (
     MANY_QUESTIONS,
     CategoryDraws,
     Distribution,
-    Moments,
     QuestionMeans,
     draw_dirichlet,
 )
@@ -405,12 +404,17 @@ class WeightedSum(Distribution):
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", self.terms[0].seed)
 
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        moments = [term.moments() for term in self.terms]
-        weighted = list(zip(self.weights, moments, strict=True))
-        mean = self.shift + sum(w * term.mean for w, term in weighted)
-        return Moments(mean, float(np.sqrt(sum((w * term.sd) ** 2 for w, term in weighted))))
+    @property
+    def mean(self) -> float:  # type: ignore[override]
+        """Exact mean."""
+        weighted = zip(self.weights, self.terms, strict=True)
+        return self.shift + sum(weight * term.mean for weight, term in weighted)
+
+    @property
+    def sd(self) -> float:  # type: ignore[override]
+        """Exact standard deviation."""
+        weighted = zip(self.weights, self.terms, strict=True)
+        return float(np.sqrt(sum((weight * term.sd) ** 2 for weight, term in weighted)))
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the sum `n_draws` times, shape (n_draws,)."""

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_bayes._util.validation import check_prior
+from lm_eval_bayes._util.validation import check_level, check_prior
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
-from lm_eval_bayes.stats.distributions.base import IndependentDirichlets
+from lm_eval_bayes.stats.distributions import IndependentDirichlets
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import distinct_weights
-from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
     check_outcomes,
@@ -167,7 +166,6 @@ def single_trial_posterior(outcomes: Outcomes, level: float = 0.95) -> Posterior
     (0.6, 'population')
     """
     right = require_single_trials("outcomes", outcomes)
-    spec = IntervalSpec.of(level, "population", "exact", 0)
     pooled = bayes_at_n(
         Outcomes.from_counts([[int((~right).sum()), int(right.sum())]], weights=outcomes.weights)
     )
@@ -177,9 +175,8 @@ def single_trial_posterior(outcomes: Outcomes, level: float = 0.95) -> Posterior
         mu=pooled.mu,
         sigma=pooled.sigma,
         distribution=pooled.distribution,
-        scope=spec.scope,
-        level=spec.level,
-        method=spec.method,
+        scope="population",
+        level=check_level(level),
     )
 
 

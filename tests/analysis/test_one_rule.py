@@ -20,7 +20,7 @@ from lm_eval_bayes.harness.adaptive.stopping import Goal
 from lm_eval_bayes.report.page.tables import score_table
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.distributions import Distribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -109,7 +109,7 @@ def quick(monkeypatch):
     for name in ("_MIN_DRAWS", "_MAX_DRAWS"):
         monkeypatch.setattr(f"lm_eval_bayes.stats.ranking.simultaneous.{name}", 1_000)
     for name in ("DRAWS", "_FEWEST"):
-        monkeypatch.setattr(f"lm_eval_bayes.stats.ranking.rank_draws.{name}", 500)
+        monkeypatch.setattr(f"lm_eval_bayes.stats.ranking.shared_scores.{name}", 500)
     fits = {}
 
     def fit(outcomes, *args, **kwargs):

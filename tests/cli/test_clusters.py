@@ -15,9 +15,8 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.task.questions import check_clusters
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.comparison.compare import compare
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior, hbayes_at_n
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.samples_export import export_samples
 

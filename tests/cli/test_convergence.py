@@ -13,8 +13,8 @@ from _support.errors import refused
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.convergence import score_named, task_convergence
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
 from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.prefixes import prefix_scores
 
 #: A name that would colour a terminal, be taken as mathematics, and break a line.
 HOSTILE = "mod$x_1$el \x1b[31m\n\u202e\ud800"

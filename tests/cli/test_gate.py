@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from _support.command_line import answer, called, refusal
+from _support.errors import refused
 from _support.paths import REPOSITORY
 from scipy import stats
 
@@ -232,6 +233,8 @@ def test_limits_lie_within_the_bounds_of_scores_and_of_pass_hat_k(tmp_path):
         with pytest.raises(InvalidInputError) as caught:
             gate_checks(comparison, **options)
         assert caught.value.value == options["floor"]
+    with refused("on", "unsupported", "question"):
+        gate_checks(comparison, floor=3.0, every_question=True)
 
 
 def test_annotations_summary_and_junit(tmp_path, monkeypatch):

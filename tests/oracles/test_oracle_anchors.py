@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import special
 
-from lm_eval_bayes.stats.anchors.capability import capability_intervals
-from lm_eval_bayes.stats.anchors.checks import (
+from lm_eval_bayes.stats.anchor_capability import capability_intervals
+from lm_eval_bayes.stats.anchor_matrix import (
+    AnchorMatrix,
     filter_queries,
     ordering_violations,
-    query_independence,
 )
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
+from lm_eval_bayes.stats.independence import query_independence
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 

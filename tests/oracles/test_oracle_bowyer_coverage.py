@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.confusion import confusion_posterior
-from lm_eval_bayes.stats.frequentist.binomial import (
+from lm_eval_bayes.stats.frequentist import (
     clopper_pearson_interval,
     odds_ratio_interval,
     wilson_interval,
 )
-from lm_eval_bayes.stats.frequentist.means import (
+from lm_eval_bayes.stats.frequentist_means import (
     bootstrap_interval,
     clt_interval,
     clustered_interval,
     difference_interval,
     t_interval,
 )
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.uniform_prior import single_trial_posterior
 

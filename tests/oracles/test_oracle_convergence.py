@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
-from lm_eval_bayes.stats.convergence.kendall import kendall_curve, kendall_tau_b
-from lm_eval_bayes.stats.convergence.prefix_scores import draw_blocks, prefix_scores
+from lm_eval_bayes.stats.convergence import convergence_at_n
+from lm_eval_bayes.stats.kendall import kendall_curve, kendall_tau_b
+from lm_eval_bayes.stats.prefixes import draw_blocks, prefix_scores
 
 pytestmark = pytest.mark.slow
 

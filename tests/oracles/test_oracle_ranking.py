@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lm_eval_bayes.stats.distributions.base import Distribution, Moments
+from lm_eval_bayes.stats.distributions import Distribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
@@ -104,14 +104,11 @@ def test_rank_probabilities_of_four_betas_by_quadrature():
 
 @dataclass(frozen=True)
 class Normal(Distribution):
-    mu: float
-    sigma: float
-
-    def moments(self):
-        return Moments(self.mu, self.sigma)
+    mean: float
+    sd: float
 
     def draw(self, n_draws, rng):
-        return rng.normal(self.mu, self.sigma, n_draws)
+        return rng.normal(self.mean, self.sd, n_draws)
 
 
 def test_drawn_distributions_by_the_normal_formulas():

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lm_eval_bayes.stats.anchors.capability import BETWEEN, capability_intervals
-from lm_eval_bayes.stats.anchors.checks import (
+from lm_eval_bayes.stats.anchor_capability import BETWEEN, capability_intervals
+from lm_eval_bayes.stats.anchor_matrix import (
+    AnchorMatrix,
     ordering_violations,
-    query_independence,
 )
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
+from lm_eval_bayes.stats.independence import query_independence
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 settings.register_profile("anchors", max_examples=20, deadline=None)

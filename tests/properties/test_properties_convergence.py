@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
-from lm_eval_bayes.stats.convergence.kendall import kendall_curve, kendall_tau_b
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
+from lm_eval_bayes.stats.convergence import convergence_at_n
+from lm_eval_bayes.stats.kendall import kendall_curve, kendall_tau_b
+from lm_eval_bayes.stats.prefixes import prefix_scores
 
 SCORES = st.integers(-4, 4)
 METRICS = {

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.confusion import confusion_posterior
-from lm_eval_bayes.stats.frequentist.binomial import (
+from lm_eval_bayes.stats.frequentist import (
     clopper_pearson_interval,
     odds_ratio_interval,
     wilson_interval,
 )
-from lm_eval_bayes.stats.frequentist.means import (
+from lm_eval_bayes.stats.frequentist_means import (
     clt_interval,
     clustered_interval,
     difference_interval,
     t_interval,
 )
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 LEVEL = st.floats(0.01, 0.999)

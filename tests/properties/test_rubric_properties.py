@@ -12,11 +12,11 @@ from _support.fake_runs import LOOKS_AT, category_of, with_columns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_eval_bayes.rubric.rules import VARIABLES, variable
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.scoring import score
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
-from lm_eval_bayes.rubric.variables import VARIABLES, variable
 
 CATEGORIES = {
     "exact_match": 3,

@@ -13,10 +13,10 @@ from _support.fake_runs import (
     trials_of,
 )
 
+from lm_eval_bayes.rubric.rules import variable
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema, schema_named
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
-from lm_eval_bayes.rubric.variables import variable
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ import pytest
 from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes.stats.aligned_questions import common_clusters
-from lm_eval_bayes.stats.clustered import clustered_posterior
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.comparison.shared_questions import common_clusters
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 FEW = [[0, 4], [4, 0], [0, 4], [1, 3], [3, 1]]

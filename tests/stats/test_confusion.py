@@ -9,8 +9,7 @@ import pytest
 from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes.stats.confusion import confusion_posterior
-from lm_eval_bayes.stats.confusion_scores import SCORES, as_matrix, f_score
+from lm_eval_bayes.stats.confusion import SCORES, as_matrix, confusion_posterior, f_score
 
 TP, FP, FN, TN = CELLS = 12, 3, 2, 13
 THREE = np.array([[5, 1, 0], [2, 6, 1], [0, 1, 4]])

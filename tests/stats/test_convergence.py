@@ -16,8 +16,8 @@ from lm_eval_bayes import (
     pass_hat_k,
 )
 from lm_eval_bayes.stats import naive_pass_at_k, naive_pass_hat_k
-from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
+from lm_eval_bayes.stats.convergence import convergence_at_n
+from lm_eval_bayes.stats.prefixes import prefix_scores
 from lm_eval_bayes.stats.ranking.rank import rank
 
 

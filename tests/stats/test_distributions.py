@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.comparison.difference import difference_posterior
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family_posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 BINARY = Outcomes.from_counts([[5, 3], [1, 7], [4, 4], [6, 2]])
@@ -39,7 +38,7 @@ def test_quantiles_cdf_draws_and_moments_agree(name):
     posterior = POSTERIORS[name]
     distribution = posterior.distribution
     assert distribution.computed == (name in COMPUTED)
-    mean, sd = distribution.moments()
+    mean, sd = distribution.mean, distribution.sd
     assert (mean, sd) == pytest.approx((posterior.mu, posterior.sigma), rel=1e-12)
     masses = np.linspace(0.001, 0.999, 997)
     scores = distribution.quantiles(masses)

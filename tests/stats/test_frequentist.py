@@ -10,12 +10,12 @@ import pytest
 from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes.stats.frequentist.binomial import (
+from lm_eval_bayes.stats.frequentist import (
     clopper_pearson_interval,
     odds_ratio_interval,
     wilson_interval,
 )
-from lm_eval_bayes.stats.frequentist.means import (
+from lm_eval_bayes.stats.frequentist_means import (
     bootstrap_interval,
     clt_interval,
     clustered_interval,

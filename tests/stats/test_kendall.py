@@ -5,7 +5,7 @@ import pytest
 from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes.stats.convergence.kendall import kendall_curve, kendall_tau_b
+from lm_eval_bayes.stats.kendall import kendall_curve, kendall_tau_b
 
 
 def test_random_cases_with_ties_equal_scipy():

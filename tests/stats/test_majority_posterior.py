@@ -15,7 +15,7 @@ from lm_eval_bayes import maj_at_k_posterior
 from lm_eval_bayes.stats import majority_posterior as module
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import few_questions_note
 from lm_eval_bayes.stats.majority_posterior import Questions, WrongPrior
-from lm_eval_bayes.stats.pass_family.posteriors import SINGLE_TRIALS
+from lm_eval_bayes.stats.pass_family_posteriors import SINGLE_TRIALS
 
 #: Of wrong trials: abstentions, and how often each answer was given.
 WRONG = Questions(

@@ -11,8 +11,8 @@ from lm_eval_bayes.stats.comparison.pass_curves import (
 )
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, pass_at_k
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
+from lm_eval_bayes.stats.pass_family_estimators import PassQuantity, pass_at_k
+from lm_eval_bayes.stats.pass_family_posteriors import pass_posteriors
 
 A = Outcomes.from_counts([[2, 6], [8, 0], [7, 1], [0, 8], [3, 5]])
 B = Outcomes.from_counts([[6, 4], [5, 3], [6, 2], [1, 9], [4, 4]])

@@ -16,8 +16,8 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k_posterior,
 )
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.pass_family.posteriors import (
+from lm_eval_bayes.stats.pass_family_estimators import PassQuantity
+from lm_eval_bayes.stats.pass_family_posteriors import (
     BEYOND_TRIALS,
     SINGLE_TRIALS,
     family_notes,

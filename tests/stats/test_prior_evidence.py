@@ -13,7 +13,7 @@ from _support.errors import refusals
 from scipy import special, stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n, compare, hbayes_at_n, learn_shift, mean_over_tasks
-from lm_eval_bayes.stats.learned_shift import SCALES, LearnedShift
+from lm_eval_bayes.stats.outcomes import SCALES, LearnedShift
 from lm_eval_bayes.stats.related_scores import TwoRuns, learn_scales, score_after_earlier
 
 COUNTS = [[3, 1], [2, 2], [0, 4], [1, 3], [4, 0], [2, 2]] * 3

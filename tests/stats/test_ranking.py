@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from _support.errors import refusals
 
-from lm_eval_bayes.stats.distributions.base import Distribution, Moments
+from lm_eval_bayes.stats.distributions import Distribution
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family_posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
@@ -22,15 +22,12 @@ from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 class Normal(Distribution):
     """A distribution whose every answer is in a table."""
 
-    mu: float
-    sigma: float
+    mean: float
+    sd: float
     seed: int = 0
 
-    def moments(self):
-        return Moments(self.mu, self.sigma)
-
     def draw(self, n_draws, rng):
-        return rng.normal(self.mu, self.sigma, n_draws)
+        return rng.normal(self.mean, self.sd, n_draws)
 
 
 COUNTS = Outcomes.from_counts([[3, 5], [6, 2]])

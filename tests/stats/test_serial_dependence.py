@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lm_eval_bayes.stats.serial_dependence import serial_dependence, serial_note
+from lm_eval_bayes.stats.independence import serial_dependence, serial_note
 
 
 def repeating(rng, m, n, p_repeat):

@@ -12,8 +12,7 @@ from scipy import special
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
-from lm_eval_bayes.stats.ranking.rank_draws import SURE_NEAR_ENDS
-from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
+from lm_eval_bayes.stats.ranking.shared_scores import SURE_NEAR_ENDS, shared_scores
 from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family_posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     PredictiveScore,
     interval_widths,

@@ -10,8 +10,8 @@ from _support.outcomes import binary_outcomes
 
 from lm_eval_bayes import hbayes_at_n, maj_at_k_posterior
 from lm_eval_bayes.stats.intervals import SCOPES
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
+from lm_eval_bayes.stats.pass_family_estimators import PassQuantity
+from lm_eval_bayes.stats.pass_family_posteriors import pass_posteriors
 
 M = 30
 

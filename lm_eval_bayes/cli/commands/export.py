@@ -94,7 +94,8 @@ def hub(
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.hub import HubSettings, check_model_id, hub_result, library
+    from lm_eval_bayes.export.hub import HubSettings, hub_result, library
+    from lm_eval_bayes.export.run_metadata import check_model_id
 
     check_model_id(model_id)
     library()

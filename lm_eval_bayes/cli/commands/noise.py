@@ -76,7 +76,7 @@ def command(
     """
     from lm_eval_bayes.analysis.noise import NoiseSettings, task_noise
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.noise_card import noise_card
+    from lm_eval_bayes.export.noise_tables import noise_card
 
     with named_as_options("difference", "power", "level", "seed"):
         settings = NoiseSettings(level=level, power=power, difference=difference, seed=seed)

@@ -18,14 +18,18 @@ from lm_eval_bayes._util.validation import (
     check_real,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.aligned_questions import Align, align_questions, common_clusters
 from lm_eval_bayes.stats.comparison.difference import (
     difference_posterior,
     draw_variance,
     p_above,
     separation_in_sd,
 )
-from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior
+from lm_eval_bayes.stats.comparison.shared_questions import (
+    Align,
+    align_questions,
+    common_clusters,
+    pair_posterior,
+)
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes

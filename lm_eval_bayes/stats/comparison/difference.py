@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
-from lm_eval_bayes.stats.distributions.base import Distribution, Moments
+from lm_eval_bayes.stats.distributions import Distribution
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import WeightedSum
@@ -44,9 +44,15 @@ class PairedBootstrap(Distribution):
         n_draws = int(np.clip(_BOOTSTRAP // self.difference.size, _FEWEST, _MOST))
         object.__setattr__(self, "n_draws", n_draws)
 
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        return Moments(float(self.difference.mean()), float(self.spread.sd))
+    @property
+    def mean(self) -> float:  # type: ignore[override]
+        """Exact mean."""
+        return float(self.difference.mean())
+
+    @property
+    def sd(self) -> float:  # type: ignore[override]
+        """Exact standard deviation."""
+        return float(self.spread.sd)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the population's difference `n_draws` times, shape (n_draws,)."""
@@ -101,7 +107,7 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     # of equal moments no order is the larger one
     equal = (a.mu, a.sigma) == (b.mu, b.sigma)
     distribution = WeightedSum((first.distribution, second.distribution), signs, symmetric=equal)
-    moments = Moments(a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)))
+    moments = a.mu - b.mu, float(np.hypot(a.sigma, b.sigma))
     return posterior_of_difference(a, b, moments, distribution)
 
 
@@ -263,18 +269,18 @@ def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
 def posterior_of_difference(
     a: Posterior,
     b: Posterior,
-    moments: Moments,
+    moments: tuple[float, float],
     distribution: Distribution,
     scope: Scope = "benchmark",
 ) -> Posterior:
-    """Return the posterior of a difference with these moments and this distribution."""
+    """Return the posterior of a difference with this mean and sd and this distribution."""
     bounds = (a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0])
-    is_population = scope == "population"
+    is_population, (mean, sd) = scope == "population", moments
     sides = (a.note_on_data, b.note_on_data) if is_population else (a.note, b.note)
     return Posterior(
         quantity=f"difference of {a.quantity}",
-        mu=float(np.clip(moments.mean, *bounds)),
-        sigma=moments.sd,
+        mu=float(np.clip(mean, *bounds)),
+        sigma=sd,
         per_question=PerQuestion(
             a.per_question.mu - b.per_question.mu,
             np.hypot(a.per_question.sigma, b.per_question.sigma),

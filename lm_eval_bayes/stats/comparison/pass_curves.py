@@ -21,14 +21,19 @@ from lm_eval_bayes._util.validation import (
     check_size,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions, common_clusters
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
 from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
+from lm_eval_bayes.stats.comparison.shared_questions import (
+    Align,
+    Aligned,
+    align_questions,
+    common_clusters,
+)
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, require_binary, require_trials
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, pass_at_k
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
+from lm_eval_bayes.stats.pass_family_estimators import PassQuantity, pass_at_k
+from lm_eval_bayes.stats.pass_family_posteriors import pass_posteriors
 from lm_eval_bayes.stats.results import joined_notes
 
 Direction: TypeAlias = Literal["gain to loss", "loss to gain"]

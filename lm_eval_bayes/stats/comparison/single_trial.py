@@ -16,10 +16,13 @@ from scipy import optimize, special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_level, check_pair, check_seed, check_size
-from lm_eval_bayes.stats.aligned_questions import Align, align_questions, check_same_weights
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import beta_quantile
-from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
+from lm_eval_bayes.stats.comparison.shared_questions import (
+    Align,
+    align_questions,
+    check_same_weights,
+)
+from lm_eval_bayes.stats.distributions import beta_quantile, weighted_quantiles
 from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.outcomes import Outcomes, require_single_trials
 

@@ -9,11 +9,11 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.distributions.base import (
+from lm_eval_bayes.stats.distributions import (
     beta_quantile,
     of_logit,
+    weighted_quantiles,
 )
-from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.nested_beta import (
     ClusterGrid,
     Clusters,

@@ -20,9 +20,8 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     hbayes_at_n,
 )
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
-from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.mixture import learn_mixture
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
+from lm_eval_bayes.stats.outcomes import LearnedShift, Outcomes, check_outcomes, scaled_weights
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import StateDistribution, score_moments, state_moments
 

@@ -1,6 +1,6 @@
 """Rankings of models: ties, simultaneous comparisons, confidence sets for ranks.
 
-`rank` makes the ranking; `rank_draws` counts ranks in joint draws; `simultaneous` compares all
-pairs of models with a familywise guarantee; `shared_scores` has the scores and P(A > B) under a
-prior that is learned from all models. What reads saved runs belongs in `analysis`.
+`rank` makes the ranking; `simultaneous` compares all pairs of models with a familywise guarantee;
+`shared_scores` draws scores jointly and counts their ranks, and has the scores and P(A > B) under
+a prior that is learned from all models. What reads saved runs belongs in `analysis`.
 """

@@ -26,7 +26,7 @@ from lm_eval_bayes.stats.comparison.shared_questions import (
     pair_posterior,
 )
 from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
-from lm_eval_bayes.stats.ranking.rank_draws import (
+from lm_eval_bayes.stats.ranking.shared_scores import (
     count_ranks,
     draw_paired,
     draw_scores,
@@ -37,7 +37,7 @@ from lm_eval_bayes.stats.ranking.simultaneous import (
     compare_simultaneously,
     pair_errors,
 )
-from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.results import Posterior, check_leaderboard, joined_notes
 from lm_eval_bayes.stats.states import WeightedSum
 from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
@@ -286,8 +286,7 @@ def rank(
             terms = [task.first_difference() for task in shared]
             distributions = tuple(term.distribution for term in terms)
             mean = WeightedSum(distributions, (1.0 / len(terms),) * len(terms))
-            (mean_mu, mean_sd), first = mean.moments(), terms[0]
-            difference = replace(first, mu=mean_mu, sigma=mean_sd, distribution=mean)
+            difference = replace(terms[0], mu=mean.mean, sigma=mean.sd, distribution=mean)
     else:
         z, scores = separations(levelled, sigma), draw_scores(best, draws, seed)
         unpaired = UNPAIRED if is_population and len(best) > 1 else None
@@ -423,43 +422,3 @@ def sort_best_first(
     low, high = posteriors[names[0]].bounds
     order, levelled = best_first(mu, sigma, _ROUNDING * (high - low))
     return {names[i]: posteriors[names[i]] for i in order}, levelled
-
-
-def check_leaderboard(posteriors: object) -> list[str]:
-    """Return the models' names, once all posteriors are comparable.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none, one has no finite mean and sd, or two are about different things.
-    """
-    rule = "be a mapping from at least one model's name to its posterior"
-    if not isinstance(posteriors, Mapping) or not posteriors:
-        raise InvalidInputError.of("posteriors", "empty", rule, posteriors)
-    for name, posterior in posteriors.items():
-        if not isinstance(name, str) or not isinstance(posterior, Posterior):
-            raise InvalidInputError.of("posteriors", "empty", rule, {name: posterior})
-        for what, number, least in (
-            ("mean", posterior.mu, -np.inf),
-            ("sd of at least 0", posterior.sigma, 0.0),
-        ):
-            if not (np.isfinite(number) and number >= least):
-                rule = f'have a finite {what} for every model ("{name}")'
-                raise InvalidInputError.of("posteriors", "range", rule, number)
-    names = list(posteriors)
-    expected = _subject(posteriors[names[0]])
-    for name in names[1:]:
-        for what, value in _subject(posteriors[name]).items():
-            if value != expected[what]:
-                rule = f'have the same {what} ("{names[0]}" has {expected[what]})'
-                raise InvalidInputError.of("posteriors", "mismatch", rule, f'{value} for "{name}"')
-    return names
-
-
-def _subject(posterior: Posterior) -> dict[str, object]:
-    """Return what a posterior is about, which all on one leaderboard must share."""
-    names = ("quantity", "scope", "bounds", "k", "tau")
-    subject: dict[str, object] = {name: getattr(posterior, name) for name in names}
-    if posterior.scope == "benchmark":
-        subject["number of questions"] = int(posterior.per_question.mu.size)
-    return subject

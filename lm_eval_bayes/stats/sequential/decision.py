@@ -40,8 +40,8 @@ from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.ranking.rank import check_leaderboard, compare_in_order
-from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.ranking.rank import compare_in_order
+from lm_eval_bayes.stats.results import Posterior, check_leaderboard, joined_notes
 from lm_eval_bayes.stats.sequential.stopping_rules import (
     StopVerdict,
     check_analyses,

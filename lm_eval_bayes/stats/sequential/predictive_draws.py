@@ -19,7 +19,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -28,7 +27,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, cluster_index, protect
 from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
-from lm_eval_bayes.stats.distributions.base import beta_quantile
+from lm_eval_bayes.stats.distributions import beta_quantile
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.results import Posterior
 
@@ -43,13 +42,6 @@ _PROBABILITIES, _FEWEST = 1 << 20, 256
 _NORMAL = 1e8
 #: The share of draws that have reached a goal after a number of further trials per question.
 Goal = Callable[[float], float]
-
-
-class Moments(NamedTuple):
-    """Posterior mean and sd in every draw, both of shape (D,)."""
-
-    mu: FloatArray
-    sigma: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,20 +123,20 @@ class PredictiveScore:
         """Return r after `extra` further trials, which may be infinite."""
         return float(1.0 / np.sqrt(1.0 + self.worth / extra)) if extra > 0.0 else 0.0
 
-    def sampling(self, extra: float) -> Moments:
-        """Return the change of the mean, and its sd about these questions."""
+    def sampling(self, extra: float) -> tuple[FloatArray, FloatArray]:
+        """Return the change of the mean, and its sd about these questions, both (D,)."""
         r = self.progress(extra)
         chance = self.chance.mean() + r * (self.chance - self.chance.mean())
-        return Moments(r * self.offset, np.sqrt(chance / (self.worth + extra)))
+        return r * self.offset, np.sqrt(chance / (self.worth + extra))
 
-    def moments(self, extra: float) -> Moments:
+    def moments(self, extra: float) -> tuple[FloatArray, FloatArray]:
         """Return posterior mean and sd of every draw after `extra` further trials."""
         change, sd = self.sampling(extra)
         mean = self.between.mean()
         grown = 1.0 + self.progress(extra) * (self.between / (mean or 1.0) - 1.0)
         low, high = self.posterior.bounds
         mu = np.clip(self.posterior.mu + change, low, high)
-        return Moments(mu, np.sqrt(sd**2 + self.rest * grown))
+        return mu, np.sqrt(sd**2 + self.rest * grown)
 
     def widths(self, extra: float) -> FloatArray:
         """Return the width of the credible interval in every draw; see `interval_widths`."""

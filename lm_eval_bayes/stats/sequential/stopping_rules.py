@@ -23,8 +23,7 @@ from lm_eval_bayes._util.validation import (
 )
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
-from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.results import Posterior, check_leaderboard
 
 #: The largest number of planned analyses: the thresholds of more take minutes.
 _MOST_ANALYSES = 10_000

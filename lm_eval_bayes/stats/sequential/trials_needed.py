@@ -18,8 +18,7 @@ from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import FEW_QUESTIONS
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.results import Posterior, check_posterior, joined_notes
+from lm_eval_bayes.stats.results import Posterior, check_leaderboard, check_posterior, joined_notes
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     DRAWS,
     Goal,

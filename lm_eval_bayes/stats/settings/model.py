@@ -25,7 +25,7 @@ import numpy as np
 from scipy import optimize, special
 
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
+from lm_eval_bayes.stats.distributions import TabulatedDistribution
 from lm_eval_bayes.stats.intervals import Ends
 
 #: The scale of the prior of t.

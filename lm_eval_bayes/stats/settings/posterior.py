@@ -14,8 +14,11 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes._util.validation import check_level, check_sequence
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, numeric, protect
-from lm_eval_bayes.stats.distributions.base import Distribution, TabulatedDistribution
-from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
+from lm_eval_bayes.stats.distributions import (
+    Distribution,
+    TabulatedDistribution,
+    weighted_quantiles,
+)
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Scope, equal_tails
 from lm_eval_bayes.stats.outcomes import Outcomes

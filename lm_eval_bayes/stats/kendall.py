@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lm_eval_bayes._util.validation import Tau
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, numeric, read_only
-from lm_eval_bayes.stats.convergence.prefix_scores import (
+from lm_eval_bayes.stats.prefixes import (
     BootstrapRanking,
     Metric,
     Scheme,

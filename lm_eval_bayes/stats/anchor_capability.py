@@ -19,7 +19,7 @@ from lm_eval_bayes._util.validation import (
     check_size,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
+from lm_eval_bayes.stats.anchor_matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
@@ -97,10 +97,8 @@ class CapabilityPosterior(Record):
         >>> round(posterior.p_above("S"), 3), round(posterior.p_above("L"), 3)
         (0.993, 0.767)
         """
-        if not isinstance(anchor, str) or anchor not in self.anchors:
-            rule = f"be one of {list(self.anchors)}"
-            raise InvalidInputError.of("anchor", "choice", rule, anchor)
-        return min(1.0, float(self.probability[self.anchors.index(anchor) + 1 :].sum()))
+        weaker = self.anchors.index(check_option("anchor", anchor, self.anchors))
+        return min(1.0, float(self.probability[weaker + 1 :].sum()))
 
     def interval(self, level: float = 0.95) -> tuple[int, int]:
         """Return the first and the last of the fewest neighbouring intervals that hold `level`.

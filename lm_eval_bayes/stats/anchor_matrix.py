@@ -1,4 +1,4 @@
-"""AnchorMatrix: how often each of the known models solves each query."""
+"""How often each of the known models solves each query: their order, and the choice of queries."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes._util.validation import check_non_negative, check_sequence
+from lm_eval_bayes._util.validation import check_non_negative, check_pair, check_sequence
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, check_ids, numeric, read_only
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,7 @@ class AnchorMatrix(Record):
             raise InvalidInputError.of("models", "empty", rule, models)
         rows, ids = [], None
         for name, outcomes in models.items():
-            if not isinstance(outcomes, Outcomes):
-                raise InvalidInputError.of(f"models[{name!r}]", "type", "be Outcomes", outcomes)
+            check_outcomes(f"models[{name!r}]", outcomes)
             rows.append(_share(name, outcomes, pseudo))
             if rows[-1].size != rows[0].size:
                 rule = f"have as many queries as the first anchor ({rows[0].size})"
@@ -207,3 +206,138 @@ def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
         got = f"none on query {int(n_trials.argmin())}"
         raise InvalidInputError.of(f"models[{name!r}]", "empty", rule, got)
     return np.asarray((solved + pseudo) / (n_trials + 2.0 * pseudo))
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A query on which a stronger anchor does worse: `weaker` solves it more often by `gap`."""
+
+    weaker: str
+    stronger: str
+    query: int
+    gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class OrderingReport(Record):
+    """How far the anchors are from solving ever more of every query.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        All of them, the largest gap first.
+    n_comparisons : int
+        Pairs of anchors times queries.
+    share : float
+        Violations among the comparisons.
+    tied : tuple of pairs of str
+        Neighbouring anchors whose ability is equal, so that their order is arbitrary.
+    """
+
+    violations: tuple[Violation, ...]
+    n_comparisons: int
+    share: float
+    tied: tuple[tuple[str, str], ...]
+
+
+def ordering_violations(anchors: AnchorMatrix) -> OrderingReport:
+    """Find the queries on which a stronger anchor does worse than a weaker one.
+
+    The method reads "between two anchors" query by query, so it takes Π_ij as rising in i
+    for every j [Xiao 2025]. Estimated from a few trials it never quite does; a large share,
+    or large gaps on one query, says that the query measures something else.
+
+    Parameters
+    ----------
+    anchors : AnchorMatrix
+        The anchors, weakest first.
+
+    Returns
+    -------
+    OrderingReport
+
+    Examples
+    --------
+    >>> anchors = AnchorMatrix.from_probabilities([[0.5, 0.1], [0.2, 0.9]], ["S", "L"])
+    >>> report = ordering_violations(anchors)
+    >>> report.share, report.violations[0].query, round(report.violations[0].gap, 3)
+    (0.5, 0, 0.3)
+    """
+    check_anchors("anchors", anchors)
+    table, names = anchors.probabilities, anchors.names
+    weak, strong = np.triu_indices(anchors.n_anchors, 1)
+    gaps = table[weak] - table[strong]
+    pair, query = np.nonzero(gaps > 0.0)
+    order = np.argsort(-gaps[pair, query], kind="stable")
+    violations = tuple(
+        Violation(names[weak[p]], names[strong[p]], int(q), float(gaps[p, q]))
+        for p, q in zip(pair[order], query[order], strict=True)
+    )
+    ties = np.flatnonzero(np.diff(anchors.ability) <= 1e-12)
+    return OrderingReport(
+        violations=violations,
+        n_comparisons=int(gaps.size),
+        share=len(violations) / gaps.size if gaps.size else 0.0,
+        tied=tuple((names[i], names[i + 1]) for i in ties),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class QueryFilter(Record):
+    """The queries that distinguish models.
+
+    Attributes
+    ----------
+    kept : array of int
+        Positions of the queries kept, ascending, read-only.
+    solved : array, shape (M,)
+        The share of the reference models that solve each query.
+    low, high : float
+        The shares that are kept, both limits included.
+    """
+
+    kept: IntArray
+    solved: FloatArray
+    low: float
+    high: float
+
+
+def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.5) -> QueryFilter:
+    """Keep the queries that 1–50% of the reference models solve [Xiao 2025].
+
+    A query that no model solves has no information, and one that most solve has little about
+    strong models. The share is the mean of Π_ij over the references, so a model that solves a query
+    in two of four trials counts one half. Use references that are not to be placed
+    themselves, or the choice of queries speaks for them.
+
+    Parameters
+    ----------
+    references : AnchorMatrix
+        The reference models.
+    low, high : float
+        0 <= low <= high <= 1, both limits included.
+
+    Returns
+    -------
+    QueryFilter
+        Its `kept` goes to `AnchorMatrix.take` and `Outcomes.take`; it may be empty.
+
+    Raises
+    ------
+    InvalidInputError
+        If `low` and `high` break their rule.
+
+    Examples
+    --------
+    >>> references = AnchorMatrix.from_probabilities([[0, 0.2, 1], [0, 0.4, 1]])
+    >>> filter_queries(references).kept.tolist()
+    [1]
+    """
+    check_anchors("references", references)
+    rule = "satisfy 0 <= low <= high <= 1"
+    low, high = check_pair("low, high", (low, high), rule, lambda x, y: 0.0 <= x <= y <= 1.0)
+    solved = references.probabilities.mean(axis=0)
+    # the mean of n shares of .5 may miss .5 by a rounding
+    inside = (solved >= low - 1e-12) & (solved <= high + 1e-12)
+    kept = read_only(np.flatnonzero(inside), np.int64)
+    return QueryFilter(kept, read_only(solved, np.float64), low, high)

@@ -15,7 +15,7 @@ import numpy as np
 from lm_eval_bayes._util.validation import Tau, check_k, check_option, check_prior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import MatchedBeta
+from lm_eval_bayes.stats.distributions import MatchedBeta
 from lm_eval_bayes.stats.hierarchical.clusters import clustered_values, few_clusters_note
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     NO_TRIALS,
@@ -28,7 +28,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.mixture import learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary
-from lm_eval_bayes.stats.pass_family.estimators import THRESHOLDS, PassQuantity
+from lm_eval_bayes.stats.pass_family_estimators import THRESHOLDS, PassQuantity
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import (
     MOST_DEGREE,

@@ -13,7 +13,7 @@ from lm_eval_bayes._util.validation import Tau, check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
-from lm_eval_bayes.stats.convergence.prefix_scores import (
+from lm_eval_bayes.stats.prefixes import (
     LINEAR,
     BootstrapRanking,
     Metric,

@@ -26,7 +26,7 @@ from lm_eval_bayes._util.validation import (
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, check_matrix, check_weights, numeric
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes, scaled_weights
-from lm_eval_bayes.stats.pass_family.estimators import (
+from lm_eval_bayes.stats.pass_family_estimators import (
     g_pass_at_k,
     mg_pass_at_k,
     naive_pass_at_k,

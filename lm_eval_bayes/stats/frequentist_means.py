@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from lm_eval_bayes._util.validation import (
     check_flag,
@@ -20,18 +21,15 @@ from lm_eval_bayes._util.validation import (
     check_size,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.aligned_questions import align_questions
-from lm_eval_bayes.stats.arrays import blocks, cluster_index
-from lm_eval_bayes.stats.frequentist.interval import (
-    NO_SPREAD,
-    POPULATION_MEAN,
-    ConfidenceInterval,
-    as_scores,
-    mean_interval,
-)
-from lm_eval_bayes.stats.intervals import sample_tails
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, cluster_index, numeric
+from lm_eval_bayes.stats.comparison.shared_questions import align_questions
+from lm_eval_bayes.stats.frequentist import ConfidenceInterval
+from lm_eval_bayes.stats.intervals import Scope, sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.uniform_prior import avg_at_n
+
+_POPULATION_MEAN = "mean score of the population of questions"
+_NO_SPREAD = "the data have no variation, so this method gives an interval of width 0"
 
 
 def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceInterval:
@@ -76,7 +74,7 @@ def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceIn
     deviations = outcomes.weights - means.per_question[:, None]
     variances = (outcomes.counts * deviations**2).sum(axis=1) / (n_trials - 1.0)
     error = float(np.sqrt((variances / n_trials).sum())) / outcomes.n_questions
-    return mean_interval(
+    return _mean_interval(
         means.value,
         error,
         level,
@@ -160,10 +158,10 @@ def _from_spread(
 ) -> ConfidenceInterval:
     """Return mean ± quantile·sqrt(s²/n)."""
     level = check_level(level)
-    values, bounds = as_scores("scores", scores, 2)
+    values, bounds = _as_scores("scores", scores, 2)
     error = float(values.std(ddof=1) / np.sqrt(values.size))
     df = values.size - 1 if method == "t" else None
-    return mean_interval(float(values.mean()), error, level, df=df, method=method, bounds=bounds)
+    return _mean_interval(float(values.mean()), error, level, df=df, method=method, bounds=bounds)
 
 
 def clustered_interval(
@@ -177,7 +175,7 @@ def clustered_interval(
 
     SE² = Σ_c (Σ_{i in c} (s_i − s̄))² / n², the pairs within a cluster counted as they vary
     together (Miller 2024, eq. 4; [Bowyer 2025, §3.2]). It relies on the CLT over clusters and
-    needs many of them; for few, :func:`lm_eval_bayes.stats.clustered.clustered_posterior`.
+    needs many of them; for few, `clustered_posterior`.
 
     Parameters
     ----------
@@ -212,7 +210,7 @@ def clustered_interval(
     (0.6667, 0.2357)
     """
     level, small_sample = check_level(level), check_flag("small_sample", small_sample)
-    values, bounds = as_scores("scores", scores, 2)
+    values, bounds = _as_scores("scores", scores, 2)
     where = cluster_index(clusters, values.size, "score")
     n_clusters = int(where.max()) + 1
     if n_clusters < 2:
@@ -225,7 +223,7 @@ def clustered_interval(
     if small_sample:
         error *= float(np.sqrt(n_clusters / (n_clusters - 1)))
         df, method = n_clusters - 1, "clustered-t"
-    return mean_interval(mean, error, level, df=df, method=method, bounds=bounds)
+    return _mean_interval(mean, error, level, df=df, method=method, bounds=bounds)
 
 
 def difference_interval(
@@ -275,7 +273,7 @@ def difference_interval(
     if paired and isinstance(a, Outcomes) and isinstance(b, Outcomes):
         pair = align_questions(a, b)
         a, b = pair.a, pair.b
-    (x, bounds_a), (y, bounds_b) = as_scores("a", a, 2), as_scores("b", b, 2)
+    (x, bounds_a), (y, bounds_b) = _as_scores("a", a, 2), _as_scores("b", b, 2)
     if not paired:
         error = math.sqrt(x.var(ddof=1) / x.size + y.var(ddof=1) / y.size)
     elif x.size == y.size:
@@ -283,7 +281,7 @@ def difference_interval(
     else:
         rule = f"have as many questions as `a` ({x.size}) where `paired`"
         raise InvalidInputError.of("b", "shape", rule, y.size)
-    return mean_interval(
+    return _mean_interval(
         float(x.mean() - y.mean()),
         error,
         level,
@@ -336,7 +334,7 @@ def bootstrap_interval(
     """
     level, seed = check_level(level), check_seed(seed)
     replicates = check_size("replicates", replicates, 100)
-    values, _ = as_scores("scores", scores, 1)
+    values, _ = _as_scores("scores", scores, 1)
     # how often each distinct score comes: for 0/1 scores a replicate is one binomial number
     distinct, times = np.unique(values, return_counts=True)
     rng, means = np.random.default_rng(seed), np.empty(replicates)
@@ -349,10 +347,70 @@ def bootstrap_interval(
         high=high,
         level=level,
         method="bootstrap",
-        estimand=POPULATION_MEAN,
+        estimand=_POPULATION_MEAN,
         estimate=float(values.mean()),
         standard_error=float(means.std()),
         seed=seed,
         replicates=replicates,
-        note=NO_SPREAD if distinct.size == 1 else None,
+        note=_NO_SPREAD if distinct.size == 1 else None,
     )
+
+
+def _mean_interval(
+    estimate: float,
+    error: float,
+    level: float,
+    *,
+    df: int | None = None,
+    method: str,
+    estimand: str = _POPULATION_MEAN,
+    scope: Scope = "population",
+    bounds: tuple[float, float],
+) -> ConfidenceInterval:
+    """Return estimate ± q·error, q the quantile of Student's t at `df`, of a normal without.
+
+    It is clipped to `bounds`, the smallest and the largest possible estimate.
+    """
+    upper = 0.5 + 0.5 * level
+    half = float(special.ndtri(upper) if df is None else special.stdtrit(df, upper)) * error
+    least, most = bounds
+    return ConfidenceInterval(
+        low=max(estimate - half, least),
+        high=min(estimate + half, most),
+        level=level,
+        method=method,
+        estimand=estimand,
+        scope=scope,
+        estimate=estimate,
+        standard_error=error,
+        note=_NO_SPREAD if error == 0.0 else None,
+    )
+
+
+def _as_scores(
+    name: str, scores: Outcomes | npt.ArrayLike, least: int
+) -> tuple[FloatArray, tuple[float, float]]:
+    """Return one score per question, and the smallest and the largest possible one.
+
+    Raises
+    ------
+    InvalidInputError
+        If the scores are fewer than `least`, or an array holds one outside [0, 1].
+    """
+    bounds = (0.0, 1.0)
+    if isinstance(scores, Outcomes):
+        values, bounds = avg_at_n(scores).per_question, scores.bounds
+    else:
+        array = numeric(name, scores)
+        if array.ndim != 1:
+            got = f"shape {array.shape}"
+            raise InvalidInputError.of(name, "shape", "be 1-D, one score per question", got)
+        values = array.astype(np.float64)
+    if values.size < least:
+        raise InvalidInputError.of(name, "empty", f"hold at least {least} scores", f"{values.size}")
+    bad = ~((values >= bounds[0]) & (values <= bounds[1]))
+    if bad.any():
+        where = int(bad.argmax())
+        rule = "lie in [0, 1]; Outcomes can have other scores"
+        raise InvalidInputError.of(name, "range", rule, f"{values[where].item()!r} (score {where})")
+    return values, bounds

@@ -23,13 +23,6 @@ _LARGEST = 1e12
 _SMALLEST = 1e-300
 
 
-class Moments(NamedTuple):
-    """Mean and standard deviation."""
-
-    mean: float
-    sd: float
-
-
 class QuestionMeans(NamedTuple):
     """The mean scores of M questions and the sampling variance of each, both of shape (M,)."""
 
@@ -50,7 +43,7 @@ class CategoryDraws(NamedTuple):
 class Distribution(ABC):
     """The distribution of a benchmark's score."""
 
-    #: Mean and standard deviation, of distributions that are built with them.
+    #: Exact mean and standard deviation of the score.
     mean: float
     sd: float
 
@@ -59,10 +52,6 @@ class Distribution(ABC):
     #: The seed and the number of these draws.
     seed: int
     n_draws: int = 20_000
-
-    def moments(self) -> Moments:
-        """Return the mean and the standard deviation of the score."""
-        return Moments(self.mean, self.sd)
 
     @abstractmethod
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
@@ -129,13 +118,12 @@ class TabulatedDistribution(Distribution):
         Exact mean and standard deviation.
     """
 
+    computed = True
+
     probability: FloatArray
     score: FloatArray
     mean: float
     sd: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "computed", True)
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie."""
@@ -165,13 +153,12 @@ class MatchedBeta(Distribution):
     parameters gives a normal distribution, clipped.
     """
 
+    computed = True
+
     mean: float
     sd: float
     bounds: tuple[float, float]
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "computed", True)
 
     def _shape(self) -> tuple[float, float]:
         """Return the mean on [0, 1] and the sum of the parameters."""
@@ -306,3 +293,25 @@ def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
         gammas[lost] = np.eye(alpha.shape[-1])[atom]
         total[lost] = 1.0
     return np.asarray(gammas / total)
+
+
+def weighted_quantiles(values: FloatArray, weight: FloatArray, masses: FloatArray) -> FloatArray:
+    """Return quantiles of weighted values, half of each weight being below its value.
+
+    Parameters
+    ----------
+    values, weight : array, shape (K,)
+        The values in any order, and their weights, with any positive sum.
+    masses : array
+        Probabilities.
+
+    Examples
+    --------
+    >>> values, weight = np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0])
+    >>> weighted_quantiles(values, weight, np.array([0.5, 0.875])).tolist()
+    [2.0, 3.0]
+    """
+    order = np.argsort(values)
+    weight = weight[order]
+    below = np.cumsum(weight)
+    return np.interp(masses, (below - 0.5 * weight) / below[-1], values[order])

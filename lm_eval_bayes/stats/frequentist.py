@@ -1,18 +1,75 @@
-"""Confidence intervals from binomial counts: Wilson, Clopper–Pearson and the odds ratio."""
+"""Confidence intervals, and those from binomial counts: Wilson, Clopper–Pearson, the odds ratio.
+
+A *confidence* interval is a statement about repeated experiments, never about the score
+itself; a credible one is :class:`lm_eval_bayes.stats.intervals.Interval`.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.validation import check_count, check_integer, check_level, check_option
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
+from lm_eval_bayes.stats.intervals import Scope
 
 #: Trials up to which scipy finds the conditional likelihood's interval within half a minute.
 _MOST_FISHER = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidenceInterval(Record):
+    """A confidence interval together with what it is an interval of.
+
+    Attributes
+    ----------
+    low, high : float
+        The endpoints, clipped to the possible scores.
+    level : float
+        The nominal coverage, in (0, 1).
+    method : str
+        E.g. "clt", "t", "wilson", "clopper-pearson", "clustered", "bootstrap", "delta".
+    estimand : str
+        What is estimated.
+    scope : str
+        "benchmark": about these questions; "population": about the population of questions.
+    estimate : float
+        The point estimate.
+    standard_error : float or None
+        Of the estimate, where the method has one; on the log scale for an odds ratio.
+    seed, replicates : int or None
+        Of the resampling, where there was any.
+    note : str or None
+        A warning about the numbers.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.stats.frequentist_means import clt_interval
+    >>> interval = clt_interval([1, 1, 1, 1, 0])
+    >>> round(interval.low, 3), interval.high
+    (0.408, 1.0)
+    """
+
+    low: float
+    high: float
+    level: float
+    method: str
+    estimand: str
+    scope: Scope = "population"
+    estimate: float
+    standard_error: float | None = None
+    seed: int | None = None
+    replicates: int | None = None
+    note: str | None = None
+
+    @property
+    def width(self) -> float:
+        """High minus low."""
+        return self.high - self.low
 
 
 def wilson_interval(successes: int, trials: int, level: float = 0.95) -> ConfidenceInterval:

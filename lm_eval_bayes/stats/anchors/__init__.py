@@ -1,1 +1,0 @@
-"""The position of a model among anchor models of known ability [Xiao 2025]."""

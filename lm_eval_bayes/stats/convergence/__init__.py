@@ -1,1 +1,0 @@
-"""Convergence of rankings with the number of trials."""

@@ -1,1 +1,0 @@
-"""Frequentist confidence intervals, for comparison with the credible ones."""
