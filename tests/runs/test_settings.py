@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from _support.tables import write_rows
 
 from lm_eval_bayes.runs.reader import read_runs
 
-CASES = Path("/work/shared/cases/settings")
 DAYS = ("day1", "day2", "day3", "day4")
 
 
@@ -45,15 +43,14 @@ def counted(rows, setting):
     return {label: (right[label], n) for label, n in Counter(labels).items()}
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="the saved cases are not here")
-def test_four_files_and_their_column_are_the_same_four_settings():
-    by_hand = {}
+def test_four_files_and_their_column_are_the_same_four_settings(shared):
+    by_hand, cases = {}, shared / "cases" / "settings"
     for day in DAYS:
-        with (CASES / f"{day}.csv").open(encoding="utf-8") as file:
+        with (cases / f"{day}.csv").open(encoding="utf-8") as file:
             by_hand |= counted(list(csv.DictReader(file)), day)
-    with (CASES / "col.csv").open(encoding="utf-8") as file:
+    with (cases / "col.csv").open(encoding="utf-8") as file:
         assert counted(list(csv.DictReader(file)), None) == by_hand
-    for paths in ([CASES / f"{day}.csv" for day in DAYS], CASES / "col.csv"):
+    for paths in ([cases / f"{day}.csv" for day in DAYS], cases / "col.csv"):
         (run,) = read_runs(paths).runs
         assert run.settings == DAYS
         assert right_by_setting(run) == by_hand
