@@ -149,3 +149,17 @@ def test_what_has_no_score_over_settings_says_so(tmp_path, scored, named):
     (note,) = [note for note in task["notes"] if "settings like these" in note]
     assert named in note
     assert on_settings("summary", tmp_path / "m.csv") == []
+
+
+def test_noise_tells_where_a_new_setting_lies_and_how_far_two_lie_apart(days, tmp_path):
+    spread = score_over_settings(counted(days)).spread
+    (task,) = answer("noise", *days)["tasks"]
+    assert task["models"][0]["settings"] == spread.to_dict()
+    new, apart = screen("noise", *days)[-3:-1]
+    for value in (spread.new_setting.low, spread.new_setting.high):
+        assert f"{value:.3f}" in new
+    for value in (spread.apart, spread.runs_apart):
+        assert f"{value:.3f}" in apart
+    planted(tmp_path / "m.csv", {"one": [1, 2, 3, 4, 0, 2, 2, 3]})
+    (task,) = answer("noise", tmp_path / "m.csv")["tasks"]
+    assert task["models"][0]["settings"] is None
