@@ -195,10 +195,11 @@ def _with_settings(partials: Sequence[PartialRun]) -> list[PartialRun]:
     Files of other questions are parts of one run, and files of one folder that number other trials.
     """
     runs: dict[str, tuple[set[str], set[tuple[str, int]]]] = {}
-    paths = []
-    for partial in partials:
-        path, trials = str(partial.folder or partial.source), partial.trials
-        paths.append(path)
+    paths = [str(partial.folder or partial.source) for partial in partials]
+    if len({*paths}) == 1 and all(partial.trials.setting is None for partial in partials):
+        return list(partials)
+    for at, (path, partial) in enumerate(zip(paths, partials, strict=True)):
+        trials = partial.trials
         if trials.setting is not None:
             continue
         folder = None if _is_named(trials).any() else Path(path).parent
@@ -207,14 +208,12 @@ def _with_settings(partials: Sequence[PartialRun]) -> list[PartialRun]:
         for run, (of_run, numbers_of_run) in runs.items():
             continues = Path(run).parent == folder and numbers_of_run.isdisjoint(numbers)
             if continues or of_run.isdisjoint(ids):
-                paths[-1] = run
+                paths[at] = run
                 break
-        questions, known = runs.setdefault(paths[-1], (set(), set()))
+        questions, known = runs.setdefault(paths[at], (set(), set()))
         questions.update(ids)
         known.update(numbers)
     parts = distinct_parts(paths)
-    if len(parts) == 1 and all(partial.trials.setting is None for partial in partials):
-        return list(partials)
     stems = {path: _ENDINGS.sub("", part) for path, part in parts.items()}
     labels = stems if len({*stems.values()}) == len(parts) else parts
     return [

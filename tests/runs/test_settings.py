@@ -114,3 +114,19 @@ def test_folders_of_logs_are_settings_and_their_ungraded_trials_are_in_none(tmp_
     assert run.settings == ("a", "b")
     by_seed = dict(zip(run.seeds[0], np.asarray(run.setting[0]).tolist(), strict=True))
     assert by_seed == {1: 0, 2: 0, 11: 1, 12: 1, 13: 1}
+
+
+def test_seeds_in_files_of_one_folder_are_trials_of_one_run(tmp_path):
+    """NeMo-Skills writes a file per random seed, whose number is that of the trial."""
+    for run in ("one", "two"):
+        folder = tmp_path / run / "eval-results" / "aime25"
+        folder.mkdir(parents=True)
+        for seed in range(3):
+            right = [seed == 1, run == "two"]
+            lines = [
+                {"problem": text, "generation": f"{run} {seed}", "symbolic_correct": is_right}
+                for text, is_right in zip("pq", right, strict=True)
+            ]
+            write_rows(folder / f"output-rs{seed}.jsonl", lines)
+    (run,) = read_runs([tmp_path / "one", tmp_path / "two"], models={str(tmp_path): "m"}).runs
+    assert right_by_setting(run) == {"one": (1, 6), "two": (4, 6)}
