@@ -15,6 +15,7 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes._util.validation import check_fraction, check_level, check_positive, check_seed
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.analysis.independence import dependence_note, repeat_note
+from lm_eval_bayes.analysis.settings import settings_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
@@ -23,7 +24,9 @@ from lm_eval_bayes.stats import (
     LEVEL,
     POWER,
     Design,
+    IntervalSpec,
     NeededSize,
+    Spread,
     VarianceComponents,
     correlation_interval,
     covariance_of_questions,
@@ -138,6 +141,8 @@ class ModelNoise(Record):
         Of single runs, N = 1, and of runs with as many trials as this one where that is more.
     needed : tuple of NeededSize
         What shows the difference that was asked for, by design; else empty.
+    spread : Spread or None
+        How much the settings of the run differ; None for one setting.
     notes : tuple of str
         Warnings.
     """
@@ -147,6 +152,7 @@ class ModelNoise(Record):
     components: VarianceComponents
     runs: tuple[RunNoise, ...]
     needed: tuple[NeededSize, ...]
+    spread: Spread | None = field(metadata=json_name("settings"))
     notes: tuple[str, ...]
 
     @property
@@ -308,9 +314,12 @@ def _model_noise(
         _run_noise(components, n, high - low, test) for n in dict.fromkeys((1.0, components.trials))
     )
     impossible = _impossible_note(of_runs, run.n_questions, high - low)
-    notes = (components.note, impossible, dependence_note(run), repeat_note(run))
+    spec = IntervalSpec(settings.level, seed=settings.seed)
+    posterior, note = settings_posterior(run, spec) if run.settings else (None, "")
+    spread = None if posterior is None else posterior.spread
+    notes = (components.note, impossible, dependence_note(run), repeat_note(run), note)
     shown = tuple(note for note in notes if note)
-    return ModelNoise(run, run.model, components, of_runs, needed, shown)
+    return ModelNoise(run, run.model, components, of_runs, needed, spread, shown)
 
 
 def _run_noise(

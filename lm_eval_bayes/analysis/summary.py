@@ -11,6 +11,7 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes.analysis.pass_rows import family_notes, pass_rows, rows_to_dict, with_settings
+from lm_eval_bayes.analysis.settings import settings_posterior, settings_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats import (
@@ -23,6 +24,7 @@ from lm_eval_bayes.stats import (
     Outcomes,
     Posterior,
     Scope,
+    SettingsPosterior,
     TaskMeans,
     avg_at_n,
     bayes_at_n,
@@ -144,6 +146,11 @@ class TaskSummary(ScorePosteriors):
         labels = [label for label in self.run.categories or () if label is not None]
         return tuple(_category_score(self.run, n, self.spec) for n in dict.fromkeys(labels))
 
+    @cached_property
+    def over_settings(self) -> tuple[SettingsPosterior | None, str]:
+        """The score over several settings, else a note on why there is none; neither of one."""
+        return settings_posterior(self.run, self.spec) if self.run.settings else (None, "")
+
     @property
     def shares(self) -> dict[str, float]:
         """The shares of responses that were cut off and that are empty, by row, where not 0."""
@@ -159,7 +166,7 @@ class TaskSummary(ScorePosteriors):
         """Distinct notes of the posteriors, those of the rows with their names."""
         notes = _distinct_notes(*self.learned.values(), self.paper)
         family = {name: row for name, row in self.family.items() if row.note not in notes}
-        return notes + family_notes(family)
+        return notes + family_notes(family) + tuple(filter(None, self.over_settings[1:]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -181,6 +188,7 @@ class TaskSummary(ScorePosteriors):
             "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
             "shares": self.shares,
+            "settings": settings_to_dict(self.over_settings[0]),
             "posterior_rows": rows_to_dict(self.family),
             "categories": [s.to_dict() for s in self.category_scores],
             "tokens": run.tokens,

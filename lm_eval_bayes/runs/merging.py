@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +21,13 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.text import first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import distinct_names
+from lm_eval_bayes.runs.provenance import distinct_names, distinct_parts
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.runs.trials import PER_RUN, UNNUMBERED, PartialRun, Question, Trials, task_run_of
 from lm_eval_bayes.stats import IntArray
+
+#: The endings of the name of a file.
+_ENDINGS = re.compile(r"(\.[A-Za-z]\w*)+$")
 
 
 def merge_runs(
@@ -123,6 +127,7 @@ class _Merger:
         for partial in partials:
             folders.setdefault(partial.folder or partial.source, []).append(partial)
         ordered = [p for group in folders.values() for p in sorted(group, key=_age, reverse=True)]
+        ordered = _with_settings(ordered)
         merged = ordered[0]
         for number, partial in enumerate(ordered[1:], 1):
             is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}
@@ -182,6 +187,39 @@ class _Merger:
             if n_common:
                 both = f"{n_common:,} trials of {second.source} are in {first.source} too"
                 self.warnings.append(f"{both} and are treated as independent")
+
+
+def _with_settings(partials: Sequence[PartialRun]) -> list[PartialRun]:
+    """Label the trials by their setting: where no column does, by the run, a folder or a file.
+
+    Files of other questions are parts of one run, and files of one folder that number other trials.
+    """
+    runs: dict[str, tuple[set[str], set[tuple[str, int]]]] = {}
+    paths = [str(partial.folder or partial.source) for partial in partials]
+    if len({*paths}) == 1 and all(partial.trials.setting is None for partial in partials):
+        return list(partials)
+    for at, (path, partial) in enumerate(zip(paths, partials, strict=True)):
+        trials = partial.trials
+        if trials.setting is not None:
+            continue
+        folder = None if _is_named(trials).any() else Path(path).parent
+        ids = [question.id for question in partial.questions]
+        numbers = {(ids[row], number) for row, number in _keys(trials)}
+        for run, (of_run, numbers_of_run) in runs.items():
+            continues = Path(run).parent == folder and numbers_of_run.isdisjoint(numbers)
+            if continues or of_run.isdisjoint(ids):
+                paths[at] = run
+                break
+        questions, known = runs.setdefault(paths[at], (set(), set()))
+        questions.update(ids)
+        known.update(numbers)
+    parts = distinct_parts(paths)
+    stems = {path: _ENDINGS.sub("", part) for path, part in parts.items()}
+    labels = stems if len({*stems.values()}) == len(parts) else parts
+    return [
+        replace(partial, trials=partial.trials.in_setting(labels[path]))
+        for partial, path in zip(partials, paths, strict=True)
+    ]
 
 
 def _notes_on_merged(sources: Sequence[str], partials: Sequence[PartialRun]) -> list[str]:

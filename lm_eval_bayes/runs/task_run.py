@@ -128,6 +128,10 @@ class TaskRun:
         The hashes of the prompts.
     seeds : tuple of tuple, length M, or None
         The seed of every trial (None where there was none), where they were logged.
+    settings : tuple of str
+        The settings in which the model was run, such as its runs; empty where there is one.
+    setting : tuple of array of int, length M, or None
+        The number of every graded trial's setting; None where there is one.
     doc_ids : tuple of int, length M, or None
         The numbers of the questions in the task; None where no log or store gives them.
     texts : tuple of LoggedTexts, length M, or None
@@ -168,6 +172,8 @@ class TaskRun:
     questions: tuple[str, ...] = ()
     prompt_hashes: tuple[str, ...] | None = None
     seeds: tuple[tuple[int | None, ...], ...] | None = None
+    settings: tuple[str, ...] = ()
+    setting: tuple[IntArray, ...] | None = None
     doc_ids: tuple[int, ...] | None = None
     texts: tuple[LoggedTexts, ...] | None = None
     is_graded: tuple[npt.NDArray[np.bool_], ...] | None = None

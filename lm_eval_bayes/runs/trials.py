@@ -7,6 +7,7 @@ and what says which files belong together. Merging adds tables. What commands re
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -107,6 +108,8 @@ class Trials:
     remark : array of str or None, shape (T,), or None
         What to say of how a trial counts, such as "counted as wrong"; trials of one remark are
         counted in a note of the run.
+    setting : array of str or None, shape (T,), or None
+        In which setting the model was run, by a label; None where the log has none.
     logged : LoggedTexts or None
         Where the texts of the trials are logged.
     measured, signals : mapping
@@ -121,6 +124,7 @@ class Trials:
     digest: IntArray | None = None
     seed: Column | None = None
     remark: Column | None = None
+    setting: Column | None = None
     logged: LoggedTexts | None = None
     measured: Mapping[str, FloatArray] = field(default_factory=dict)
     signals: Mapping[str, FloatArray] = field(default_factory=dict)
@@ -169,7 +173,7 @@ class Trials:
         """
         sizes = [part.category.size for part in parts]
         columns: dict[str, Any] = {}
-        for name in (*_WHOLE, "seed", "remark"):
+        for name in (*_WHOLE, "seed", "remark", "setting"):
             of_parts = [getattr(part, name) for part in parts]
             if (all if name in _WHOLE else any)(column is not None for column in of_parts):
                 columns[name] = _filled(of_parts, sizes, None)
@@ -192,6 +196,11 @@ class Trials:
     def graded(self) -> Trials:
         """Return the trials that have a grade."""
         return self if self.is_graded.all() else self.take(self.is_graded)
+
+    def in_setting(self, label: str) -> Trials:
+        """Return the trials, those without a label of a setting with this one."""
+        column = [None] * self.category.size if self.setting is None else self.setting.tolist()
+        return replace(self, setting=objects([label if s is None else s for s in column]))
 
     def take(self, rows: npt.NDArray[Any]) -> Trials:
         """Return some rows, by their indices or as a mask."""
@@ -366,6 +375,7 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         "measured": _with_values(trials.measured, of_graded),
         "signals": _with_values(logged.signals, of_logged),
         "notes": tuple(notes),
+        **_settings(trials.setting, of_graded),
     }
     if trials.score is not None:
         scores, bounds = of_graded(trials.score), (weights[0], weights[1])
@@ -408,6 +418,22 @@ def _tuples(column: Column | None, views: _Views) -> tuple[tuple[Any, ...], ...]
     if column is None or not (column != np.array(None)).any():
         return None
     return tuple(tuple(part.tolist()) for part in views(column))
+
+
+def _settings(column: Column | None, views: _Views) -> dict[str, Any]:
+    """Return the labels of the settings, and the setting of every trial; none of one setting."""
+    labels = sorted(set() if column is None else {*column.tolist()}, key=_with_numbers)
+    if column is None or len(labels) < 2:
+        return {}
+    codes = {label: code for code, label in enumerate(labels)}
+    setting = np.array([codes[label] for label in column.tolist()], dtype=np.int64)
+    setting.setflags(write=False)
+    return {"settings": tuple(labels), "setting": views(setting)}
+
+
+def _with_numbers(text: str) -> list[tuple[int, str]]:
+    """Return what sorts texts with numbers in them by these, as "day2" before "day10"."""
+    return [(len(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", text)]
 
 
 def _with_values(

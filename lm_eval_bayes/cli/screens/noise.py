@@ -70,6 +70,17 @@ def show_noise(noise: TaskNoise, form: Form) -> None:
             f"{100 * flip.low:.0f} to {100 * flip.high:.0f}%).",
             form,
         )
+    spread = model.spread
+    if spread is not None:
+        n, new = len(model.run.settings), spread.new_setting
+        apart, with_trials = format_score(spread.apart), format_score(spread.runs_apart)
+        ends = f"{format_score(new.low)} to {format_score(new.high)}"
+        say_sentence(f"The score in a setting like these {n} lies in {ends} ({level}).", form)
+        say_sentence(
+            f"Two settings lie at most {apart} apart, two runs with their trials {with_trials} "
+            f"({level}).",
+            form,
+        )
     if model.needed:
         say()
         _show_needed(model, noise, form)

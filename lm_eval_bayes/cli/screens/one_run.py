@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.text import (
     NO_VALUE,
+    first_names,
     format_duration,
     format_large,
     format_score,
+    one_line,
     plural,
     questions_in_words,
 )
@@ -26,9 +28,14 @@ from lm_eval_bayes.cli.ui.output import say
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import GroupSummary, ScorePosteriors, TaskSummary
+    from lm_eval_bayes.stats import SettingsPosterior
 
 #: Rows of the pass family that are shown unasked.
 _EVERYDAY = ("hpass@", "hpass^")
+
+#: Settings that are shown unasked, the longest label of one, and the p of a difference from which
+#: on trials explain it.
+_MOST_SETTINGS, _LONGEST_LABEL, _SMALL_P = 6, 24, 0.05
 
 #: A row: its name, the mean, the interval, and that on other questions where there is one.
 Row = tuple[str, float, Ends, Ends | None]
@@ -70,6 +77,8 @@ def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
         cells = [format_score(saved.get(name)) for name, *_ in rows]
         extra = [Column("saved trials", cells)]
     show_rows(run.task, rows, _interval_head(summary), form, run.outcomes.bounds, extra)
+    for sentence in _on_settings(summary, form):
+        say_sentence(sentence, form)
     say_sentence(_shares_and_cost(summary, form), form)
 
 
@@ -155,6 +164,57 @@ def _score_row(name: str, scores: ScorePosteriors) -> Row:
     here, elsewhere = (scores.intervals[scope] for scope in ("benchmark", "population"))
     ends = (here.low, here.high), (elsewhere.low, elsewhere.high)
     return (name, scores.learned["benchmark"].mu, *ends)
+
+
+def _on_settings(summary: TaskSummary, form: Form) -> list[str]:
+    """Return what the settings of the run tell of others, a sentence each."""
+    from lm_eval_bayes.analysis.settings import settings_posterior
+
+    posterior, _ = summary.over_settings
+    if posterior is not None:
+        return _on_several_settings(posterior, form)
+    if form.verbose and not summary.run.settings:
+        posterior, _ = settings_posterior(summary.run, summary.spec)
+    if posterior is None:
+        return []
+    pairs = zip(*posterior.sensitivity, strict=True)
+    sds, half_widths = (", ".join(map(format_score, values)) for values in pairs)
+    return [
+        "settings like this one: not known from one setting. If the sd between settings were "
+        f"{sds}, the interval would be +/- {half_widths}."
+    ]
+
+
+def _on_several_settings(posterior: SettingsPosterior, form: Form) -> list[str]:
+    labels = [one_line(label, _LONGEST_LABEL) for label in posterior.labels]
+    values, spread, like = posterior.scores.tolist(), posterior.spread, posterior.like
+    if spread is None:
+        return []
+    mean, sd = format_score(like["benchmark"].mean), format_score(spread.sd.median)
+    here, elsewhere, of_sd = (
+        f"{format_score(ends.low)} to {format_score(ends.high)}"
+        for ends in (like["benchmark"], like["population"], spread.sd)
+    )
+    scores = [f"{name} {format_score(score)}" for name, score in zip(labels, values, strict=True)]
+    is_explained = spread.p_of_trials >= _SMALL_P
+    compared = "no more than" if is_explained else f"more (p = {spread.p_of_trials:.1g}) than"
+    basis = "; with 2 settings this interval rests on the prior" * (len(labels) == 2)
+    sentences = [
+        f"settings like these {len(labels)}: {mean} ({here}; other questions {elsewhere}); "
+        f"{first_names(scores, len(labels) if form.verbose else _MOST_SETTINGS)}",
+        f"sd between settings {sd} ({of_sd}): {compared} trials explain "
+        f"({format_score(spread.sd_of_trials)}){basis}",
+    ]
+    if spread.outside:
+        outside = spread.outside[0]
+        others = (sum(values) - values[outside]) / (len(values) - 1)
+        sentences.append(
+            f"{labels[outside]} differs from the {len(labels) - 1} others by "
+            f"{format_score(abs(values[outside] - others))}: if it is another method, compare it"
+        )
+    elif spread.is_treatment:
+        sentences.append("these settings differ as methods do: if they are methods, compare them")
+    return sentences
 
 
 def _unscored(summary: TaskSummary) -> str:

@@ -25,6 +25,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         *("trial", "trial_id", "epoch", "idx_answer", "attempt", "attempt_id", "repeat"),
         *("repetition", "run", "run_id", "rollout", "rollout_id", "seed", "sample"),
     ),
+    "setting": ("setting",),
     "score": (
         *("score", "correct", "is_correct", "reward", "resolved", "passed", "success"),
         *("outcome", "is_resolved", "is_success", "result", "graded_list"),

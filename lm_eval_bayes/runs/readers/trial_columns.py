@@ -67,6 +67,8 @@ class TrialColumns:
         One name per row, or that of all rows; "" for the name of the file, or of the query.
     trial : list or None
         What identifies the trial within its question; None if rows are numbered as they come.
+    setting : list or None
+        The label of the setting in which the model was run; trials are numbered within it.
     records : list or None
         What identifies the record of the trial: the tool's own id of it, else a `record_key`. None
         where records that are equal may be of several trials.
@@ -86,6 +88,7 @@ class TrialColumns:
     model: list[Any] | str = ""
     task: list[Any] | str = ""
     trial: list[Any] | None = None
+    setting: list[Any] | None = None
     records: Sequence[Hashable] | None = None
     cluster: list[Any] | None = None
     category: list[Any] | None = None
@@ -179,12 +182,19 @@ def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
     logged = None if columns.texts is None else LoggedTexts.at(places, columns.texts)
     measured = {MEASURED[kind]: floats(values) for kind, values in columns.measured.items()}
     answers = [_text(answer) or None for answer in columns.answer or ()]
+    number = np.zeros(n, np.int64) if columns.trial is None else trial_numbers(columns.trial)
+    settings = [_text(label) or None for label in columns.setting or ()]
+    if columns.trial is not None and settings:
+        # apart from those of other settings, and not taken for those of another file's run
+        first = {s: first_number(s) + UNNUMBERED if s else 0 for s in dict.fromkeys(settings)}
+        number = number + np.array([first[label] for label in settings], dtype=np.int64)
     return Trials(
         question=_codes(_names("question", columns.question, n, file)),
         category=np.where(np.isnan(scores), -1, np.maximum(scores, 0)).astype(np.int64),
-        number=np.zeros(n, np.int64) if columns.trial is None else trial_numbers(columns.trial),
+        number=number,
         score=scores,
         answer=objects(answers) if answers else None,
+        setting=objects(settings) if any(settings) else None,
         measured={name: column for name, column in measured.items() if column is not None},
         logged=logged,
     )

@@ -162,6 +162,7 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         model=table["model"] or model,
         task=table["task"] or "",
         trial=table["trial"] or None,
+        setting=table["setting"] or None,
         cluster=table["cluster"] or None,
         category=table["category"] or None,
         text=table["text"] or None,

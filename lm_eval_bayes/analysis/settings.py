@@ -1,0 +1,83 @@
+"""A model's score over the settings in which it was run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes._util.plain import to_plain
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats import IntArray, IntervalSpec, SettingsPosterior, score_over_settings
+
+
+def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPosterior | None, str]:
+    """Return the posterior of a run's score over its settings, else a note on why there is none.
+
+    Parameters
+    ----------
+    run : TaskRun
+        The trials, of one setting or more.
+    spec : IntervalSpec
+        Of which the level and the seed count: intervals are equal-tailed, and of both scopes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trials, setting = [[0, 1, 1, 0], [1, 1, 0, 1]], (np.array([0, 0, 1, 1]),) * 2
+    >>> run = TaskRun.from_trials(
+    ...     "A", "aime", trials, ["p", "q"], settings=("one", "two"), setting=setting
+    ... )
+    >>> posterior, note = settings_posterior(run, IntervalSpec())
+    >>> dict(zip(posterior.labels, posterior.scores.tolist()))
+    {'one': 0.75, 'two': 0.5}
+    """
+    reason = ""
+    if run.scored:
+        reason = "trials have scores"
+    elif run.clusters is not None:
+        reason = "questions are in clusters"
+    elif run.outcomes.prior_counts.any():
+        reason = "there are prior trials"
+    elif run.settings and run.trials is None:
+        reason = "only the counts of trials are known"
+    labels = run.settings or ("",)
+    if not reason:
+        try:
+            return score_over_settings(
+                _counts(run), run.outcomes.weights, labels=labels, level=spec.level, seed=spec.seed
+            ), ""
+        except InvalidInputError as error:  # such as settings that share no question
+            reason = str(error)
+    note = f"no interval about settings like these ({plural(len(labels), 'setting')}): {reason}"
+    return None, note
+
+
+def _counts(run: TaskRun) -> IntArray:
+    """Return how often each category occurred, by setting and question, shape (S, M, C+1)."""
+    of_all = run.outcomes.counts
+    if run.setting is None or run.trials is None:
+        return of_all[None]
+    counts = np.zeros((len(run.settings), *of_all.shape), dtype=np.int64)
+    for question, (setting, trials) in enumerate(zip(run.setting, run.trials, strict=True)):
+        np.add.at(counts[:, question], (setting, trials), 1)
+    return counts
+
+
+def settings_to_dict(posterior: SettingsPosterior | None) -> dict[str, Any] | None:
+    """Return the scores of settings and what they tell of others, as plain JSON types."""
+    if posterior is None or posterior.spread is None:
+        return None
+    sd = posterior.spread.sd
+    content = {
+        "n": len(posterior.labels),
+        "labels": posterior.labels,
+        "scores": posterior.scores,
+        "sd": sd.median,
+        "low": sd.low,
+        "high": sd.high,
+        "like": posterior.like,
+    }
+    return {name: to_plain(value) for name, value in content.items()}
