@@ -13,7 +13,6 @@ import typer
 from lm_eval_bayes._util.text import first_names, plural, probability_statement
 from lm_eval_bayes.cli.screens.layout import Form, say_next
 from lm_eval_bayes.cli.screens.pair import comparison_record, show_details, show_pair, warn_about
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -122,9 +121,8 @@ def command(
     informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
     compared = partial(compare_runs, rope=rope, align=align, ks=ks, n_questions=questions)
     informed_a, informed_b = informed.runs[: len(runs_a)], informed.runs[len(runs_a) :]
-    with named_as_options("rope", "k"):
-        comparison = compared(informed_a, informed_b, spec)
-        without = compared(runs_a, runs_b, spec) if informed.priors else None
+    comparison = compared(informed_a, informed_b, spec)
+    without = compared(runs_a, runs_b, spec) if informed.priors else None
     effects = informed.effects(spec)
     if as_json:
         say_json(

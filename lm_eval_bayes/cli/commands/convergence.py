@@ -18,7 +18,6 @@ from lm_eval_bayes.cli.screens.layout import (
     say_sentence,
     say_table,
 )
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -75,19 +74,17 @@ def command(
     from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
 
-    with named_as_options("score", "replicates"):
-        scores = None if score is None else [score_named(name) for name in score]
-        check_size("replicates", replicates, 1)
+    scores = None if score is None else [score_named(name) for name in score]
+    check_size("replicates", replicates, 1)
     spec = intervals.spec()
     priors.strength()
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
-    with named_as_options("score", "replicates"):
-        results = [
-            task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
-            for name in saved.tasks
-        ]
+    results = [
+        task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
+        for name in saved.tasks
+    ]
     effects = informed.effects(spec)
     if as_json:
         say_json({"tasks": results, "priors": effects, "warnings": saved.warnings})

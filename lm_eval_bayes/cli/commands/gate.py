@@ -13,7 +13,7 @@ import typer
 from lm_eval_bayes.cli.commands.compare import Align, ModelA, ModelB, RunA, RunB, read_sides
 from lm_eval_bayes.cli.screens.layout import Form, say_sentence
 from lm_eval_bayes.cli.screens.pair import comparison_record
-from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.errors import named_as_typed
 from lm_eval_bayes.cli.ui.gate import GateReport, errors_in_files
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, option, prints_tables
 from lm_eval_bayes.cli.ui.output import say_json, warn
@@ -23,6 +23,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 @prints_tables
 def command(
+    context: typer.Context,
     a: RunA,
     b: RunB = None,
     *,
@@ -85,7 +86,7 @@ def command(
     from lm_eval_bayes.analysis.comparison import compare_runs
     from lm_eval_bayes.analysis.gate import gate_checks
 
-    with errors_in_files(junit, markdown):
+    with errors_in_files(junit, markdown), named_as_typed(context):
         if margin is not None:
             check_non_negative("--margin", margin)
         if floor is not None:
@@ -95,14 +96,13 @@ def command(
         margin = margin if alone else margin or 0.0
         runs_a, runs_b = read_sides(a, b, model_a, model_b, reading, alone=alone)
         comparison = compare_runs(runs_a, runs_b, spec=spec, align=align)
-        with named_as_options("on", "floor"):
-            checks = gate_checks(
-                comparison,
-                margin=margin,
-                floor=floor,
-                pass_hat_k=pass_hat_k,
-                every_question=on == "question",
-            )
+        checks = gate_checks(
+            comparison,
+            margin=margin,
+            floor=floor,
+            pass_hat_k=pass_hat_k,
+            every_question=on == "question",
+        )
         missing = comparison.only_b if align == "strict" and not alone else ()
         names = (runs_a[0].model, runs_b[0].model)
         report = GateReport.of(checks, comparison, names, missing, fail_if_unknown)

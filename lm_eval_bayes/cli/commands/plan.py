@@ -15,7 +15,6 @@ from lm_eval_bayes.cli.screens.forecasts import (
     show_widths,
 )
 from lm_eval_bayes.cli.screens.layout import Form, say_next
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, option, prints_tables
 from lm_eval_bayes.cli.ui.output import Progress, say, say_each, say_json, warn_notes
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
@@ -86,10 +85,9 @@ def command(
         raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
     check_counted(saved.runs)
     apart = apart or (width is None and bool(boards))
-    with named_as_options("width", "max_trials"):
-        narrowed = () if apart and width is None else saved.runs
-        of_runs = [_until_narrow(run, width, spec, max_trials) for run in narrowed]
-        plans = _until_distinguishable(boards, spec, max_trials) if apart else []
+    narrowed = () if apart and width is None else saved.runs
+    of_runs = [_until_narrow(run, width, spec, max_trials) for run in narrowed]
+    plans = _until_distinguishable(boards, spec, max_trials) if apart else []
     lines = [line for of_run in of_runs for line in of_run]
     if as_json:
         say_json(

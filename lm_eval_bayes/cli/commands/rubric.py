@@ -28,7 +28,6 @@ from lm_eval_bayes.cli.screens.layout import (
     say_next,
     say_sentence,
 )
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -126,13 +125,12 @@ def command(
     saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     own = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
     tables = []
-    with named_as_options("schema", "weights", "thresholds"):
-        schemata = None if schema is None else [_schema(name, own) for name in schema]
-        for task in saved.tasks:
-            of_task = saved.of_task(task)
-            cuts = pooled_thresholds(of_task) if frozen is None else frozen
-            classified = classify_runs(of_task, cuts, schemata, given_weights)
-            tables.append(rubric_table(classified, spec.level, spec.scope, seed=spec.seed))
+    schemata = None if schema is None else [_schema(name, own) for name in schema]
+    for task in saved.tasks:
+        of_task = saved.of_task(task)
+        cuts = pooled_thresholds(of_task) if frozen is None else frozen
+        classified = classify_runs(of_task, cuts, schemata, given_weights)
+        tables.append(rubric_table(classified, spec.level, spec.scope, seed=spec.seed))
     if freeze is not None:
         pooled = pooled_thresholds(saved.runs)
         write_files({freeze: pooled.to_json().encode()}, argument="--freeze")

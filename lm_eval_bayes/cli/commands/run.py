@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,7 +16,7 @@ from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.cli.screens.layout import Form
 from lm_eval_bayes.cli.screens.rounds import RoundLines
-from lm_eval_bayes.cli.ui.errors import exit_code, named_as_options
+from lm_eval_bayes.cli.ui.errors import exit_code
 from lm_eval_bayes.cli.ui.options import MORE, Correction, Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
@@ -105,19 +105,17 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     if options.decide is not None:
         saved = ReadingOptions().read([Path(options.decide)], argument="--decide", dedupe=None)
         baseline = baseline_runs(saved.runs, options.decide)
-    names = [field.name for field in fields(options)]
-    with named_as_options(*names):
-        goal = Goal(
-            width=options.width,
-            baseline=baseline,
-            baseline_name=str(options.decide),
-            budget=None if options.budget is None else Budget.parse(options.budget),
-            batch_trials=options.batch_trials,
-            max_trials=options.max_trials,
-            level=options.level,
-            correction=options.correction or CORRECTION,
-            allocate=options.allocate is not None,
-        )
+    goal = Goal(
+        width=options.width,
+        baseline=baseline,
+        baseline_name=str(options.decide),
+        budget=None if options.budget is None else Budget.parse(options.budget),
+        batch_trials=options.batch_trials,
+        max_trials=options.max_trials,
+        level=options.level,
+        correction=options.correction or CORRECTION,
+        allocate=options.allocate is not None,
+    )
     if options.correction is not None and options.decide is None:
         got = options.correction
         raise InvalidInputError.of("--correction", "conflict", "be given with --decide", got)

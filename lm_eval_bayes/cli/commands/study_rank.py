@@ -10,7 +10,6 @@ import typer
 from lm_eval_bayes._util.text import NO_VALUE, first_names, format_score
 from lm_eval_bayes.cli.screens.boards import show_ranks
 from lm_eval_bayes.cli.screens.layout import Column, Form, say_sentence, say_table
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, option, prints_tables
 from lm_eval_bayes.cli.ui.output import say_each, say_json, warn_notes
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
@@ -122,14 +121,13 @@ def _rank_by_scorio(
     """Return the ranking of every task by a function of scorio."""
     from lm_eval_bayes.analysis.scorio_ranking import rank_by_scorio
 
-    with named_as_options("method"):
-        return {
-            board.title: rank_by_scorio(
-                *(saved.of_task(board.title), method, board.leaderboard.ranking),
-                seed=board.leaderboard.spec.seed,
-            )
-            for board in boards
-        }
+    return {
+        board.title: rank_by_scorio(
+            *(saved.of_task(board.title), method, board.leaderboard.ranking),
+            seed=board.leaderboard.spec.seed,
+        )
+        for board in boards
+    }
 
 
 def _show(board: Board, with_shared: bool, scorio: ScorioRanking | None, form: Form) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm_eval_bayes._util.text import first_names, format_score
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -93,8 +92,7 @@ def command(
         rule = "be a column of a table of trials that puts questions into categories"
         raise InvalidInputError.of("--by", "missing", rule, by)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
-    with named_as_options("k"):
-        summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
+    summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
     effects = informed.effects(spec)
     groups = summarise_groups(summaries, all_groups(saved))
     if as_json:

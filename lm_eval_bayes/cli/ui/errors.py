@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -187,32 +187,18 @@ def named_as_typed(ctx: Any) -> Iterator[None]:
 
     What is read is the argument RUN in the Python API, whatever its command calls it.
     """
-    typed = [p for p in ctx.command.params if _is_typed(ctx, p.name)]
-    options = [p for p in typed if p.param_type_name == "option"]
-    arguments = [p.metavar or p.name for p in typed if p not in options]
+    options = [p for p in ctx.command.params if p.param_type_name == "option"]
     names = {option.name: max(option.opts, key=len) for option in options}
+    arguments = [p for p in ctx.command.params if p not in options and ctx.params.get(p.name)]
     if arguments:
-        names["RUN"] = " or ".join(arguments)
-    with _renamed(names):
+        names["RUN"] = " or ".join(p.metavar or p.name for p in arguments)
+    with named(names):
         yield
 
 
-def _is_typed(ctx: Any, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def named_as_options(*arguments: str, **renamed: str) -> AbstractContextManager[None]:
-    """Name an argument of the Python API in errors by its command line option.
-
-    The option has the name of the argument, or of `renamed`.
-    """
-    options = {**{name: name for name in arguments}, **renamed}
-    return _renamed({name: f"--{option.replace('_', '-')}" for name, option in options.items()})
-
-
 @contextmanager
-def _renamed(names: Mapping[str, str]) -> Iterator[None]:
+def named(names: Mapping[str, str]) -> Iterator[None]:
+    """Name the arguments of the Python API in errors by their names on the command line."""
     try:
         yield
     except LmEvalBayesError as error:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import format_interval, format_score, interval_label
 from lm_eval_bayes.cli.screens.layout import say_table
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import MORE, option
 from lm_eval_bayes.cli.ui.output import say
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
@@ -69,8 +68,7 @@ class PriorOptions:
             raise InvalidInputError.of("--prior-strength", "conflict", rule, strength or "none")
         with suppress(ValueError):
             strength = float(strength)
-        with named_as_options("prior_strength"):
-            return check_strength(strength)
+        return check_strength(strength)
 
     def apply(
         self,
@@ -101,8 +99,7 @@ class PriorOptions:
         from lm_eval_bayes.analysis.prior_runs import assign_priors
 
         priors = _read(self.prior or (), runs, reading, sides or {})
-        with named_as_options("prior"):
-            return assign_priors(runs, priors, self.strength(), seed=seed)
+        return assign_priors(runs, priors, self.strength(), seed=seed)
 
 
 def _read(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 import typer
 
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import MORE, READING, keyword, option
 from lm_eval_bayes.cli.ui.output import Progress, warn_after, warn_notes
 from lm_eval_bayes.errors import InvalidInputError
@@ -97,7 +96,7 @@ class ReadingOptions:
             from lm_eval_bayes.harness.grading.grade import regraded
 
             arguments["regrade"] = regraded
-        with Progress("megabytes read", 0) as progress, named_as_options(*self.given):
+        with Progress("megabytes read", 0) as progress:
 
             def show(done: int, total: int) -> None:
                 progress.total = total // _UNIT if total >= _LONG else 0
