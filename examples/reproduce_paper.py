@@ -25,7 +25,7 @@ from lm_eval_bayes import (
     rank,
     simulate_outcomes,
 )
-from lm_eval_bayes.analysis.paper_table import paper_table
+from lm_eval_bayes.analysis.other_rankings import paper_table
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.convergence.convergence import Convergence
 from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores

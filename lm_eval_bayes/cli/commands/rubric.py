@@ -113,8 +113,7 @@ def command(
       lm-eval-bayes study rubric runs/qwen runs/phi --freeze aime25.json
       lm-eval-bayes study rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
-    from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
-    from lm_eval_bayes.analysis.rubric_table import rubric_table
+    from lm_eval_bayes.analysis.rubric_table import classify_runs, pooled_thresholds, rubric_table
     from lm_eval_bayes.export.files import write_files
 
     spec = intervals.spec()
@@ -241,7 +240,7 @@ def _read_thresholds(path: Path) -> Thresholds:
 
 
 def _show(table: RubricTable, thresholds_file: str | None, form: Form) -> None:
-    from lm_eval_bayes.analysis.rubric_classes import verifier_name
+    from lm_eval_bayes.analysis.rubric_table import verifier_name
 
     classified = table.classified
     models, several = classified.models, len(table.rows) > 1

@@ -17,7 +17,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.board import Board
-    from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking
+    from lm_eval_bayes.analysis.other_rankings import ScorioRanking
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
@@ -119,7 +119,7 @@ def _rank_by_scorio(
     saved: SavedRuns, boards: Sequence[Board], method: str
 ) -> dict[str, ScorioRanking]:
     """Return the ranking of every task by a function of scorio."""
-    from lm_eval_bayes.analysis.scorio_ranking import rank_by_scorio
+    from lm_eval_bayes.analysis.other_rankings import rank_by_scorio
 
     return {
         board.title: rank_by_scorio(
@@ -165,7 +165,7 @@ def _show(board: Board, with_shared: bool, scorio: ScorioRanking | None, form: F
 
 def _show_paper_table(saved: SavedRuns, as_json: bool) -> None:
     """Show the ranks of all tasks in the layout of [Hariri 2026, Table 2]."""
-    from lm_eval_bayes.analysis.paper_table import paper_table
+    from lm_eval_bayes.analysis.other_rankings import paper_table
 
     table = paper_table({task: saved.of_task(task) for task in saved.tasks})
     if as_json:

@@ -17,10 +17,8 @@ from lm_eval_bayes.cli.ui.options import (
 )
 from lm_eval_bayes.cli.ui.output import (
     say,
-    say_counted,
     say_each,
     say_json,
-    say_protocols,
     warn_notes,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
@@ -78,7 +76,7 @@ def command(
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
     from lm_eval_bayes.analysis.summary import all_groups, summarise, summarise_groups
-    from lm_eval_bayes.cli.screens.layout import Form, say_next
+    from lm_eval_bayes.cli.screens.layout import Form, say_counted, say_next
     from lm_eval_bayes.cli.screens.one_run import show_run
 
     ks = None if k is None else parse_integers("--k", k)
@@ -117,8 +115,8 @@ def command(
     if by is not None:
         _show_categories(summaries, form)
     say_effects(effects, spec)
-    say_counted(summary.run.counted for summary in summaries)
-    say_protocols(summary.run.provenance.protocol for summary in summaries)
+    protocols = (summary.run.provenance.protocol for summary in summaries)
+    say_counted((summary.run.counted for summary in summaries), protocols, form)
     warn_notes(
         (summary.run.task, [summary.run.model], note)
         for summary in summaries

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,14 +144,18 @@ def free_width(columns: Sequence[Column], form: Form) -> int:
 
 def say_sentence(text: str, form: Form) -> None:
     """Print a sentence, on a terminal on lines that fit."""
-    for line in _wrapped(text, form):
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    for line in textwrap.wrap(text, form.width, break_on_hyphens=False) if on_terminal else [text]:
         say(line)
 
 
-def _wrapped(text: str, form: Form) -> list[str]:
-    if not form.drawn and not (sys.stdout and sys.stdout.isatty()):
-        return [text]
-    return textwrap.wrap(text, form.width, break_on_hyphens=False)
+def say_counted(counted: Iterable[str], protocols: Iterable[str], form: Form) -> None:
+    """Say which metrics were counted, if several or of a filter, and how questions were asked."""
+    metrics, recorded = (dict.fromkeys(filter(None, texts)) for texts in (counted, protocols))
+    if len(metrics) > 1 or any(", filter " in metric for metric in metrics):
+        say_sentence(f"counted: {'; '.join(metrics)}", form)
+    if recorded:
+        say_sentence(f"protocol: {'; '.join(recorded)}", form)
 
 
 def say_columns(columns: Sequence[Column], form: Form) -> None:

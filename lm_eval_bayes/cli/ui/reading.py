@@ -88,7 +88,7 @@ class ReadingOptions:
         InvalidInputError
             If a path holds no run, or the runs contradict each other.
         """
-        from lm_eval_bayes.analysis.independence import dependence_note
+        from lm_eval_bayes.analysis.comparability import dependence_note
         from lm_eval_bayes.runs.reader import read_runs
 
         arguments["regrade"] = None
