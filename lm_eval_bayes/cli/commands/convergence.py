@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import NO_VALUE, format_score, plural, questions_in_words
@@ -25,7 +24,6 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json
-from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
@@ -50,15 +48,13 @@ def command(
         ),
     ] = None,
     replicates: Annotated[int, option("N", "How many orders of the trials to resample.")] = 2000,
-    priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Show how scores and ranks converge with the number of trials.
 
-    For one model: mean and interval of hbayes@n after the first n trials. With --prior it also
-    uses the trials of an earlier run, whose weight is learned for every n.
+    For one model: mean and interval of hbayes@n after the first n trials.
 
     For several models: convergence@n, the number of trials from which on the ranking is that by
     bayes@N of all N trials [Hariri 2026]. The trials are resampled with replacement in many orders;
@@ -77,22 +73,17 @@ def command(
     scores = None if score is None else [score_named(name) for name in score]
     check_size("replicates", replicates, 1)
     spec = intervals.spec()
-    priors.strength()
     saved = reading.read(runs)
-    informed = priors.apply(saved.runs, reading, seed=spec.seed)
-    saved = replace(saved, runs=informed.runs)
     results = [
         task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
         for name in saved.tasks
     ]
-    effects = informed.effects(spec)
     if as_json:
-        say_json({"tasks": results, "priors": effects, "warnings": saved.warnings})
+        say_json({"tasks": results, "warnings": saved.warnings})
         return
     form = Form.of_output()
     with_tables = form.verbose or len(results) == 1
     say_each(results, lambda result: _show(result, form, with_tables), lambda result: result.task)
-    say_effects(effects, spec)
     words = [*map(str, runs), *reading.words()]
     if with_tables:
         say_next(["lm-eval-bayes", "plan", *words], "how many more trials")

@@ -67,7 +67,11 @@ REMOVED_OPTIONS = MappingProxyType(
             for name in ("--ties", "--method", "--shared", "--paper")
         },
         "study rank --pairs": "use `rank --pairs`",
-        **{f"study rank {name}": f"use `rank {name}`" for name in ("--prior", "--prior-strength")},
+        **{
+            f"study {study} {name}": f"use `{command} {name}`"
+            for study, command in (("rank", "rank"), ("convergence", "summary"))
+            for name in ("--prior", "--prior-strength")
+        },
         "export table --ties": "use `study rank --ties`",
         "export hub --push": "use `hf upload ORG/NAME FOLDER --create-pr`",
         **dict.fromkeys(_NO_SUCCESSOR.split(), "leave it out: it has no successor"),
