@@ -20,12 +20,11 @@ from lm_eval_bayes._util.text import (
     probability_statement,
     questions_in_words,
 )
-from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
-    free_width,
     names,
+    say_bars,
     say_columns,
     say_counted,
     say_next,
@@ -366,10 +365,8 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
             left=True,
         ),
     ]
-    ends = [(interval.low, interval.high) for _, _, interval in rows]
-    axis = Axis.of(ends, free_width(columns, form), form.drawn, zero=True)
-    bars = [axis.bar(row[1], interval) for row, interval in zip(rows, ends, strict=True)]
-    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    bars = [(difference, (ends.low, ends.high), None) for _, difference, ends in rows]
+    say_bars(columns, bars, form, zero=True)
 
 
 def _show_questions(task: TaskComparison, form: Form) -> None:
@@ -414,9 +411,8 @@ def _show_curves(task: TaskComparison, curves: PassCurveComparison, form: Form) 
         ),
         Column("better", [better.get(k, NO_VALUE) for k in curves.ks.tolist()]),
     ]
-    axis = Axis.of(ends, free_width(columns, form), form.drawn, zero=True)
-    bars = [axis.bar(value, interval) for value, interval in zip(difference, ends, strict=True)]
-    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    bars = [(value, pair, None) for value, pair in zip(difference, ends, strict=True)]
+    say_bars(columns, bars, form, zero=True)
 
 
 # -- what is shown with --verbose, in JSON and by warnings ----------------------------------------

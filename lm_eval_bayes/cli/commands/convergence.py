@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import NO_VALUE, format_score, plural, questions_in_words
-from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
-    free_width,
-    say_columns,
+    say_bars,
     say_next,
     say_sentence,
     say_table,
@@ -139,11 +137,9 @@ def _show_model(prefixes: Sequence[PrefixPosterior], form: Form) -> None:
         Column("interval", [form.interval(prefix.interval) for prefix in prefixes], left=True),
         Column("width", [format_score(prefix.interval.width) for prefix in prefixes]),
     ]
-    ends = [(prefix.interval.low, prefix.interval.high) for prefix in prefixes]
-    bounds = min(0.0, *(low for low, _ in ends)), max(1.0, *(high for _, high in ends))
-    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds)
-    bars = [axis.bar(prefix.mu, pair) for prefix, pair in zip(prefixes, ends, strict=True)]
-    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    bars = [(prefix.mu, (prefix.interval.low, prefix.interval.high), None) for prefix in prefixes]
+    low, high = (end(pair[side] for _, pair, _ in bars) for side, end in enumerate((min, max)))
+    say_bars(columns, bars, form, (min(0.0, low), max(1.0, high)))
 
 
 def _show_rankings(result: TaskConvergence) -> None:

@@ -18,12 +18,11 @@ from lm_eval_bayes._util.text import (
     questions_in_words,
     shorten_names,
 )
-from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
-    free_width,
     names,
+    say_bars,
     say_columns,
     say_next,
     say_sentence,
@@ -326,9 +325,6 @@ def _show_scores(
     if any(score.score.missing for score in scores):
         cells = [f"{score.score.missing:,} of {score.n_trials:,}" for score in scores]
         columns.append(Column("missing", cells))
-    ends = [(score.interval.low, score.interval.high) for score in scores]
     weights = [weight for score in scores for weight in score.score.schema.weights]
-    bounds = min(weights), max(weights)
-    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds)
-    bars = [axis.bar(score.mu, pair) for score, pair in zip(scores, ends, strict=True)]
-    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    bars = [(score.mu, (score.interval.low, score.interval.high), None) for score in scores]
+    say_bars(columns, bars, form, (min(weights), max(weights)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lm_eval_bayes._util.text import format_score, one_line, shorten_names
+from lm_eval_bayes.cli.screens.bars import Axis, Ends
 from lm_eval_bayes.cli.ui.output import all_columns, say
 
 #: Columns of a screen on a terminal, and of its bars in a pipe.
@@ -180,6 +181,20 @@ def say_columns(columns: Sequence[Column], form: Form) -> None:
         say(_GAP.join(cells).rstrip())
     if n_rows > most:
         say(f"{n_rows - most} more: --verbose")
+
+
+def say_bars(
+    columns: Sequence[Column],
+    bars: Sequence[tuple[float, Ends, Ends | None]],
+    form: Form,
+    bounds: Ends = (0.0, 1.0),
+    zero: bool = False,
+) -> None:
+    """Print a table that ends in bars: of every row a point, a thick line and maybe a thin one."""
+    ends = [line for _, *lines in bars for line in lines if line is not None]
+    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds, zero)
+    cells = [axis.bar(*bar) for bar in bars]
+    say_columns([*columns, Column(axis.heading(), cells, left=True)], form)
 
 
 def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
