@@ -145,8 +145,8 @@ def free_width(columns: Sequence[Column], form: Form) -> int:
 
 def say_sentence(text: str, form: Form) -> None:
     """Print a sentence, on a terminal on lines that fit."""
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    for line in textwrap.wrap(text, form.width, break_on_hyphens=False) if on_terminal else [text]:
+    fits = form.drawn or (sys.stdout is not None and sys.stdout.isatty())
+    for line in textwrap.wrap(text, form.width, break_on_hyphens=False) if fits else [text]:
         say(line)
 
 
