@@ -57,9 +57,10 @@ if TYPE_CHECKING:
 Alignment: TypeAlias = Literal["strict", "intersection"]
 Align = Annotated[
     Alignment,
-    typer.Option(
-        help="strict: a question that one model lacks is an error, and a task that A lacks fails a "
-        "gate. intersection: both are left out, and this is shown."
+    option(
+        None,
+        "strict: a question that one model lacks is an error, and a task that A lacks fails a "
+        "gate. intersection: both are left out, and this is shown.",
     ),
 ]
 RunA = Annotated[

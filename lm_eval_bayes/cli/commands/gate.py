@@ -68,8 +68,8 @@ def command(
     ] = "score",
     fail_if_unknown: Annotated[
         bool,
-        typer.Option(
-            "--fail-if-unknown", help="Fail also if the trials do not suffice to know the outcome."
+        option(
+            None, "Fail also if the trials do not suffice to know the outcome.", "--fail-if-unknown"
         ),
     ] = False,
     junit: Annotated[

@@ -7,8 +7,6 @@ from functools import partial
 from math import comb
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, plural
 from lm_eval_bayes.cli.screens.bars import filled_bar
 from lm_eval_bayes.cli.screens.layout import (
@@ -47,7 +45,7 @@ def command(
     ] = None,
     apart: Annotated[
         bool,
-        typer.Option("--apart", help="Goal: every two models of a task are distinguishable."),
+        option(None, "Goal: every two models of a task are distinguishable.", "--apart"),
     ] = False,
     max_trials: Annotated[
         int, option("N", "The largest number of further trials per question.")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.cli.screens.boards import show_pairs, show_ranks
 from lm_eval_bayes.cli.screens.layout import Form, say_counted, say_next
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, prints_tables
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, option, prints_tables
 from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
@@ -29,7 +27,7 @@ def command(
     runs: Runs,
     *,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Show which pairs of models are distinguishable.")
+        bool, option(None, "Show which pairs of models are distinguishable.", "--pairs")
     ] = False,
     priors: PriorOptions,
     reading: ReadingOptions,

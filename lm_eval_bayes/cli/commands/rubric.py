@@ -87,9 +87,7 @@ def command(
     ] = None,
     ignore_verdicts: Annotated[
         bool,
-        typer.Option(
-            "--ignore-verdicts", rich_help_panel=MORE, help="Do not use the verdicts of a verifier."
-        ),
+        option(None, "Do not use the verdicts of a verifier.", "--ignore-verdicts", panel=MORE),
     ] = False,
     reading: TaskOptions,
     intervals: IntervalOptions,

@@ -74,22 +74,23 @@ class StoppingOptions:
     level: Level = 0.95
     correction: Annotated[
         Correction | None,
-        typer.Option(
-            rich_help_panel=MORE,
-            help="Correction of --decide, which declares one of two equal models better with a "
+        option(
+            None,
+            "Correction of --decide, which declares one of two equal models better with a "
             "probability of 5%, for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), anytime "
             "(stays valid if --max-trials is raised later), none.  "
             f"[default: {CORRECTION}]",
+            panel=MORE,
         ),
     ] = None
     allocate: Annotated[
         Literal["questions"] | None,
-        typer.Option(
-            metavar="questions",
-            rich_help_panel=MORE,
-            help="Give further trials to the questions with the largest posterior variance, "
+        option(
+            "questions",
+            "Give further trials to the questions with the largest posterior variance, "
             "instead of to all questions.",
+            panel=MORE,
         ),
     ] = None
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from lm_eval_bayes._util.text import NO_VALUE, first_names, format_score
 from lm_eval_bayes.cli.screens.boards import show_ranks
 from lm_eval_bayes.cli.screens.layout import Column, Form, say_sentence, say_table
@@ -27,9 +25,10 @@ def command(
     *,
     ties: Annotated[
         Literal["simultaneous", "adjacent", "none"],
-        typer.Option(
-            help="simultaneous: that of `rank`, all pairs at once. adjacent, the paper's rule: a "
-            "model shares the rank of the next better one if z is small. none: no ties."
+        option(
+            None,
+            "simultaneous: that of `rank`, all pairs at once. adjacent, the paper's rule: a "
+            "model shares the rank of the next better one if z is small. none: no ties.",
         ),
     ] = "simultaneous",
     method: Annotated[
@@ -43,18 +42,20 @@ def command(
     ] = None,
     shared: Annotated[
         bool,
-        typer.Option(
-            "--shared",
-            help="Also show scores under a prior that the models share, which learns from all of "
+        option(
+            None,
+            "Also show scores under a prior that the models share, which learns from all of "
             "them how far they are apart.",
+            "--shared",
         ),
     ] = False,
     paper: Annotated[
         bool,
-        typer.Option(
-            "--paper",
-            help="Only show ranks with ties | without, tasks side by side, by the paper's rules: "
+        option(
+            None,
+            "Only show ranks with ties | without, tasks side by side, by the paper's rules: "
             "bayes@N with the uniform prior, and ties of neighbours.",
+            "--paper",
         ),
     ] = False,
     reading: ReadingOptions,
