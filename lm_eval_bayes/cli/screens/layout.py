@@ -36,7 +36,7 @@ class Form:
         Whether it is drawn on a terminal. In a pipe, with NO_COLOR, and where box characters are
         missing or two columns wide, it is plain ASCII: nothing is shortened.
     width : int
-        Its columns on a terminal.
+        Its columns; in a pipe it has no limit.
     verbose : bool
         Whether all rows are shown.
     """
@@ -50,15 +50,15 @@ class Form:
         """Return the form for a stream, by default standard output."""
         stream = sys.stdout if stream is None else stream
         language = next((v for v in map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG")) if v), "")
+        on_terminal = stream is not None and stream.isatty()
         drawn = (
-            stream is not None
-            and stream.isatty()
+            on_terminal
             and not os.environ.get("NO_COLOR")
             and (stream.encoding or "").lower().replace("-", "") == "utf8"
             and not language.startswith(("zh", "ja", "ko"))
         )
         columns = shutil.get_terminal_size((WIDTH, 24)).columns
-        return cls(drawn, min(columns, WIDTH), all_columns())
+        return cls(drawn, min(columns, WIDTH) if on_terminal else sys.maxsize, all_columns())
 
     def ends(self, ends: tuple[float, float], sign: bool = False) -> str:
         """Return the ends of an interval as a cell."""
@@ -135,18 +135,17 @@ def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]])
 
 def free_width(columns: Sequence[Column], form: Form) -> int:
     """Return the columns that are left for bars beside these columns."""
-    if not form.drawn:
-        return PIPED_BAR
-    taken = sum(
-        min(column.width, 25) if column.is_name else column.width for column in columns
-    ) + len(_GAP) * len(columns)
-    return max(form.width - taken, 10)
+    widths = [
+        min(column.width, 25) if column.is_name and form.drawn else column.width
+        for column in columns
+    ]
+    free = max(form.width - sum(widths) - len(_GAP) * len(columns), 10)
+    return free if form.drawn else min(free, PIPED_BAR)
 
 
 def say_sentence(text: str, form: Form) -> None:
     """Print a sentence, on a terminal on lines that fit."""
-    fits = form.drawn or (sys.stdout is not None and sys.stdout.isatty())
-    for line in textwrap.wrap(text, form.width, break_on_hyphens=False) if fits else [text]:
+    for line in textwrap.wrap(text, form.width, break_on_hyphens=False):
         say(line)
 
 
