@@ -67,8 +67,7 @@ RunA = Annotated[
     Path,
     typer.Argument(
         metavar="A",
-        help="The run of model A: an output folder, a results or samples file, a store, a table, a "
-        "matrix, a file of counts or a log of another tool (lm-eval-bayes doctor --formats).",
+        help="The run of model A, or of both models: see `lm-eval-bayes doctor --formats`.",
     ),
 ]
 RunB = Annotated[

@@ -293,7 +293,7 @@ def _show_ranks(table: RubricTable, form: Form) -> None:
     """Show a line for every schema, and a column for as many models as fit."""
     models = list(map(one_line, table.classified.models))
     columns = [names("schema", [row.schema.name for row in table.rows])]
-    if form.drawn:
+    if not form.is_piped:
         width = form.width - columns[0].width
         models = list(shorten_names(models, _MODEL))[: width // (_MODEL + 2)]
     for i, model in enumerate(models):

@@ -49,10 +49,8 @@ class StoppingOptions:
         str | None,
         option(
             "RUN",
-            "Stop once every score is above or below that of a finished run: its output "
-            "folder, one of its files, or its trial store. The decision is about these questions "
-            "(scope benchmark), and no prior trials or clusters change it; `compare` says what is "
-            "known about other questions.",
+            "Stop once every score on these questions is above or below that of a finished run: "
+            "its output folder, one of its files, or its trial store.",
         ),
     ] = None
     budget: Annotated[
@@ -76,11 +74,9 @@ class StoppingOptions:
         Correction | None,
         option(
             None,
-            "Correction of --decide, which declares one of two equal models better with a "
-            "probability of 5%, for interim analyses: pocock (stops early at large "
+            "Correction of --decide for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), anytime "
-            "(stays valid if --max-trials is raised later), none.  "
-            f"[default: {CORRECTION}]",
+            f"(stays valid if --max-trials is raised later), none.  [default: {CORRECTION}]",
             panel=MORE,
         ),
     ] = None

@@ -34,9 +34,9 @@ class Form:
     ----------
     drawn : bool
         Whether it is drawn on a terminal. In a pipe, with NO_COLOR, and where box characters are
-        missing or two columns wide, it is plain ASCII: nothing is shortened.
+        missing or two columns wide, it is plain ASCII.
     width : int
-        Its columns; in a pipe it has no limit.
+        Its columns; in a pipe it has no limit, so that nothing is shortened.
     verbose : bool
         Whether all rows are shown.
     """
@@ -59,6 +59,11 @@ class Form:
         )
         columns = shutil.get_terminal_size((WIDTH, 24)).columns
         return cls(drawn, min(columns, WIDTH) if on_terminal else sys.maxsize, all_columns())
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether it is in a pipe."""
+        return self.width == sys.maxsize
 
     def ends(self, ends: tuple[float, float], sign: bool = False) -> str:
         """Return the ends of an interval as a cell."""
@@ -135,10 +140,7 @@ def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]])
 
 def free_width(columns: Sequence[Column], form: Form) -> int:
     """Return the columns that are left for bars beside these columns."""
-    widths = [
-        min(column.width, 25) if column.is_name and form.drawn else column.width
-        for column in columns
-    ]
+    widths = [min(column.width, 25) if column.is_name else column.width for column in columns]
     free = max(form.width - sum(widths) - len(_GAP) * len(columns), 10)
     return free if form.drawn else min(free, PIPED_BAR)
 
@@ -163,10 +165,9 @@ def say_columns(columns: Sequence[Column], form: Form) -> None:
     from rich.cells import cell_len, set_cell_size
 
     columns = [column for column in columns if column.cells]
-    if form.drawn:
-        columns = _fitted(columns, form.width)
+    columns = _fitted(columns, form.width)
     n_rows = len(columns[0].cells)
-    most = n_rows if form.verbose or not form.drawn else _MOST_ROWS
+    most = n_rows if form.verbose or form.is_piped else _MOST_ROWS
     rows = [
         [column.head for column in columns],
         *zip(*(column.cells[:most] for column in columns), strict=True),

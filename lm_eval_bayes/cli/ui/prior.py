@@ -33,9 +33,8 @@ class PriorOptions:
         list[str] | None,
         option(
             "[MODEL=]RUN",
-            "An earlier run of the same questions whose trials are prior evidence: an older "
-            "version, a greedy run, an unquantized or a base model. It belongs to MODEL, else to "
-            "the model of the same name, or to the only one; can be repeated.",
+            "An earlier run of the same questions whose trials are prior evidence for MODEL, else "
+            "for the model of the same name, or the only one; can be repeated.",
             panel=MORE,
         ),
     ] = None
@@ -43,9 +42,8 @@ class PriorOptions:
         str | None,
         option(
             "P|auto",
-            "To be given with a prior: auto, to learn how far scores shift between the runs, or "
-            "the weight of a prior trial, from 0 to 1 (1 is the paper's), which assumes that every "
-            "question had the same chance in the earlier run.",
+            "With a prior: auto, to learn how far scores shift between the runs, or the weight of "
+            "a prior trial, from 0 to 1 (1 is the paper's), for runs of the same chances.",
             panel=MORE,
         ),
     ] = None

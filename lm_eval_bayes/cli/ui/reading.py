@@ -39,9 +39,8 @@ Runs = Annotated[
     typer.Argument(
         metavar="RUN",
         parser=_path,
-        help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
-        "stores, tables (.csv, .jsonl, .parquet, .npz) or logs of other tools: see "
-        "`lm-eval-bayes doctor --formats`.",
+        help="Output folders or files of the harness, trial stores, tables of trials, or logs of "
+        "other tools: see `lm-eval-bayes doctor --formats`.",
     ),
 ]
 
@@ -134,13 +133,11 @@ def _parameter(name: str, declared: Field[Any]) -> Parameter:
     metavar, text = declared.metadata["metavar"], declared.metadata["help"]
     panel = READING if name in _SHOWN else MORE
     if metavar is None:
-        info = typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel)
-        return keyword(name, False, Annotated[bool, info])
+        flag = option(None, text, f"--{name.replace('_', '-')}", panel=panel)
+        return keyword(name, False, Annotated[bool, flag])
     hint = get_type_hints(Query)[declared.name]
     if get_origin(hint) is Literal:
-        return keyword(
-            name, declared.default, Annotated[hint, typer.Option(help=text, rich_help_panel=panel)]
-        )
+        return keyword(name, declared.default, Annotated[hint, option(None, text, panel=panel)])
     texts: Any = list[str] if declared.metadata.get("many") else str
     return keyword(name, None, Annotated[texts | None, option(metavar, text, panel=panel)])
 
