@@ -33,13 +33,13 @@ from lm_eval_bayes.stats import (
 
 #: The k of Pass@k that are ranked by default.
 _DEFAULT_KS = (2, 4, 8)
-_PASS_FAMILY_NAME = re.compile(r"(g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
-#: Metrics by prefix and sign.
-_PASS_FAMILY_METRICS: dict[tuple[str, str], Metric] = {
-    ("", "@"): "pass@k",
-    ("", "^"): "pass^k",
-    ("g-", "@"): "g-pass",
-    ("mg-", "@"): "mg-pass",
+_PASS_FAMILY_NAME = re.compile(r"((?:m?g-)?pass@|pass\^)(\d{1,9})(?:_(\d*\.?\d+))?")
+#: Metrics by the beginnings of names.
+_PASS_FAMILY_METRICS: dict[str, Metric] = {
+    "pass@": "pass@k",
+    "pass^": "pass^k",
+    "g-pass@": "g-pass",
+    "mg-pass@": "mg-pass",
 }
 
 
@@ -86,10 +86,9 @@ def score_named(text: str) -> Score:
             return Score(f"{metric}@N", metric)
     match = _PASS_FAMILY_NAME.fullmatch(name)
     if match:
-        prefix, sign, k, tau = match.groups(default="")
-        of_family = _PASS_FAMILY_METRICS.get((prefix, sign))
-        if of_family is not None and bool(tau) == (prefix == "g-"):
-            return Score(name, of_family, int(k), float(tau) if tau else None)
+        beginning, k, tau = match.groups(default="")
+        if bool(tau) == (beginning == "g-pass@"):
+            return Score(name, _PASS_FAMILY_METRICS[beginning], int(k), float(tau) if tau else None)
     rule = "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k"
     raise InvalidInputError.of("score", "choice", rule, text)
 
