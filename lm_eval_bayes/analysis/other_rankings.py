@@ -1,4 +1,4 @@
-"""Rankings by the functions of the scorio library, beside the one by posterior mean.
+"""Rankings by other rules than that of `rank`: functions of scorio, and the paper's table.
 
 scorio [Hariri 2026] has some fifty ranking functions of binary outcomes: Bradley–Terry, Elo,
 Plackett–Luce, Rasch models, voting rules and more. They are called, not rewritten.

@@ -256,6 +256,8 @@ def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, .
     return runs
 
 
+# -- the screen -----------------------------------------------------------------------------------
+
 #: Questions with the largest differences that are shown, unless all of them are asked for.
 _MOST_QUESTIONS = 3
 _WHERE: Mapping[Scope, str] = {

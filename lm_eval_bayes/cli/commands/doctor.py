@@ -1,4 +1,4 @@
-"""`lm-eval-bayes doctor`: the installation, the problems found and their fixes."""
+"""`lm-eval-bayes doctor`: the installation, and which format a file is; problems and fixes."""
 
 from __future__ import annotations
 
@@ -364,6 +364,9 @@ def _store(path: Path) -> Iterator[Finding]:
     if warning is not None:
         fix = "lm-eval-bayes store merge RANK0.sqlite RANK1.sqlite -o ALL.sqlite"
         yield Finding("file system", "note", warning, fix)
+
+
+# -- files ----------------------------------------------------------------------------------------
 
 
 def _list_formats() -> None:

@@ -151,6 +151,8 @@ def _pass_hat_k(on: str) -> int | None:
     return None if match is None else int(match[1])
 
 
+# -- the outcomes: lines, annotations, Markdown and JUnit XML -------------------------------------
+
 #: The first word of a check's line, and the level of its annotation, by the outcome.
 _WORDS = {"failed": "FAIL", "not known yet": "NOT KNOWN", "passed": "PASS"}
 _LEVELS = {"failed": "error", "not known yet": "warning", "passed": "notice"}

@@ -147,6 +147,9 @@ def _until_distinguishable(
         ]
 
 
+# -- the screens ----------------------------------------------------------------------------------
+
+
 def _show_widths(lines: Sequence[PlanLine], form: Form) -> None:
     """Print the trials until the interval of a run is as narrow as each of some widths.
 

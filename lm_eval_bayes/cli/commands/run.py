@@ -308,6 +308,8 @@ def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -
     raise LmEvalBayesError(sentence, "failed", "--output_path", output_path)
 
 
+# -- the screen: a line for every task and round --------------------------------------------------
+
 #: Columns of a bar, and of a task's name.
 _BAR, _NAME = 26, 18
 

@@ -1,4 +1,7 @@
-"""How a command ends: its exit code, and after an error one sentence and no traceback."""
+"""How a command ends: its exit code, and after an error one sentence and no traceback.
+
+The names of removed commands and options stand here in one table, emptied one release later.
+"""
 
 from __future__ import annotations
 
