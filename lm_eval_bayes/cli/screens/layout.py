@@ -147,7 +147,7 @@ def free_width(columns: Sequence[Column], form: Form) -> int:
 
 def say_sentence(text: str, form: Form) -> None:
     """Print a sentence, on a terminal on lines that fit."""
-    for line in textwrap.wrap(text, form.width, break_on_hyphens=False):
+    for line in textwrap.wrap(one_line(text), form.width, break_on_hyphens=False):
         say(line)
 
 
