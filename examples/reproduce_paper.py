@@ -35,7 +35,7 @@ from lm_eval_bayes import (
     read_runs,
     simulate_outcomes,
 )
-from lm_eval_bayes.analysis.paper_table import paper_table
+from lm_eval_bayes.analysis.other_rankings import paper_table
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import Convergence, mimics_with_means, prefix_scores
 

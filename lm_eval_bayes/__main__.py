@@ -19,7 +19,7 @@ def _main() -> None:
     first = sys.argv[1] if len(sys.argv) > 1 else "run"
     if not first.startswith("-") and first not in _OF_THE_HARNESS:
         from lm_eval_bayes.cli.main import COMMANDS, main
-        from lm_eval_bayes.cli.ui.removed import REMOVED_COMMANDS
+        from lm_eval_bayes.cli.ui.errors import REMOVED_COMMANDS
 
         if first in COMMANDS or first in REMOVED_COMMANDS:
             return main()

@@ -98,9 +98,6 @@ def scope_label(scope: str, n_clusters: int | None = None) -> str:
 
 # -- probabilities -------------------------------------------------------------------------------
 
-#: The heading of the probability of a model to be the best of a leaderboard.
-P_BEST = "P(best)"
-
 
 def format_probability(p: float) -> str:
     """Return a probability with three decimals that is never shown as certain.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,26 +22,24 @@ from lm_eval_bayes.stats import (
     Interval,
     IntervalSpec,
     KendallCurve,
-    LearnedShift,
     Metric,
     Outcomes,
     Posterior,
     convergence_at_n,
     hbayes_at_n,
     kendall_curve,
-    learn_shift,
     prefix_scores,
 )
 
 #: The k of Pass@k that are ranked by default.
 _DEFAULT_KS = (2, 4, 8)
-_PASS_FAMILY_NAME = re.compile(r"(g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
-#: Metrics by prefix and sign.
-_PASS_FAMILY_METRICS: dict[tuple[str, str], Metric] = {
-    ("", "@"): "pass@k",
-    ("", "^"): "pass^k",
-    ("g-", "@"): "g-pass",
-    ("mg-", "@"): "mg-pass",
+_PASS_FAMILY_NAME = re.compile(r"((?:m?g-)?pass@|pass\^)(\d{1,9})(?:_(\d*\.?\d+))?")
+#: Metrics by the beginnings of names.
+_PASS_FAMILY_METRICS: dict[str, Metric] = {
+    "pass@": "pass@k",
+    "pass^": "pass^k",
+    "g-pass@": "g-pass",
+    "mg-pass@": "mg-pass",
 }
 
 
@@ -89,10 +86,9 @@ def score_named(text: str) -> Score:
             return Score(f"{metric}@N", metric)
     match = _PASS_FAMILY_NAME.fullmatch(name)
     if match:
-        prefix, sign, k, tau = match.groups(default="")
-        of_family = _PASS_FAMILY_METRICS.get((prefix, sign))
-        if of_family is not None and bool(tau) == (prefix == "g-"):
-            return Score(name, of_family, int(k), float(tau) if tau else None)
+        beginning, k, tau = match.groups(default="")
+        if bool(tau) == (beginning == "g-pass@"):
+            return Score(name, _PASS_FAMILY_METRICS[beginning], int(k), float(tau) if tau else None)
     rule = "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k"
     raise InvalidInputError.of("score", "choice", rule, text)
 
@@ -212,8 +208,7 @@ def task_convergence(
     """
     check_comparable(runs)
     matrices = [run.matrix() for run in runs]
-    shifts = _prefix_shifts(runs, matrices, spec.seed)
-    prefixes = {run.model: prefix_posteriors(run, spec, shifts) for run in runs}
+    prefixes = {run.model: prefix_posteriors(run, spec) for run in runs}
     n_trials = min(matrix.shape[1] for matrix in matrices)
     ranking_scores, notes = _ranking_scores(runs[0], scores, n_trials), []
     if any(matrix.shape[1] > n_trials for matrix in matrices):
@@ -331,10 +326,7 @@ def doublings(n_trials: int) -> tuple[int, ...]:
 
 
 def prefix_posteriors(
-    run: TaskRun,
-    spec: IntervalSpec,
-    shifts: Mapping[int, LearnedShift] = MappingProxyType({}),
-    of_all: Posterior | None = None,
+    run: TaskRun, spec: IntervalSpec, of_all: Posterior | None = None
 ) -> tuple[PrefixPosterior, ...]:
     """Return hbayes@n for n = 1, 2, 4, … and N; none if the order of the trials is unknown.
 
@@ -344,8 +336,6 @@ def prefix_posteriors(
         The run.
     spec : IntervalSpec
         Settings of the intervals.
-    shifts : mapping of int to LearnedShift
-        The shifts from earlier runs by n, where they are learned.
     of_all : Posterior, optional
         hbayes@N of all trials, with the settings of `spec`, where it is known already.
     """
@@ -355,32 +345,9 @@ def prefix_posteriors(
     for n in doublings(matrix.shape[1]):
         posterior = of_all
         if posterior is None or n < matrix.shape[1]:
-            outcomes = _first_trials(run, matrix, n)
-            if isinstance(outcomes.prior_strength, LearnedShift):
-                outcomes = replace(outcomes, prior_strength=shifts.get(n, outcomes.prior_strength))
+            first = Outcomes.from_matrix(matrix[:, :n], weights=run.outcomes.weights)
+            outcomes = replace(run.outcomes, counts=first.counts)
             posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
         interval = posterior.interval()
         posteriors.append(PrefixPosterior(n, posterior.mu, posterior.sigma, interval))
     return tuple(posteriors)
-
-
-def _prefix_shifts(
-    runs: Sequence[TaskRun], matrices: Sequence[IntArray], seed: int
-) -> dict[int, LearnedShift]:
-    """Return the shifts from earlier runs by n, learned from the first n trials of all runs."""
-    pairs = [
-        (run, matrix)
-        for run, matrix in zip(runs, matrices, strict=True)
-        if isinstance(run.outcomes.prior_strength, LearnedShift)
-    ]
-    lengths = {n for _, matrix in pairs for n in doublings(matrix.shape[1])}
-    return {
-        n: learn_shift([_first_trials(run, R, n) for run, R in pairs if R.shape[1] >= n], seed=seed)
-        for n in sorted(lengths)
-    }
-
-
-def _first_trials(run: TaskRun, matrix: IntArray, n: int) -> Outcomes:
-    """Return the first n trials of every question, with the run's prior trials."""
-    first = Outcomes.from_matrix(matrix[:, :n], weights=run.outcomes.weights)
-    return replace(run.outcomes, counts=first.counts)

@@ -13,8 +13,12 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes._util.validation import check_fraction, check_level, check_positive, check_seed
-from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
-from lm_eval_bayes.analysis.independence import dependence_note, repeat_note
+from lm_eval_bayes.analysis.comparability import (
+    aligned_rows,
+    check_comparable,
+    dependence_note,
+    repeat_note,
+)
 from lm_eval_bayes.analysis.settings import settings_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun

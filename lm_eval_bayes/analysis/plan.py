@@ -11,9 +11,13 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes._util.validation import check_count
-from lm_eval_bayes.analysis.comparability import ARE_COPIES, check_comparable, identical_runs
+from lm_eval_bayes.analysis.comparability import (
+    ARE_COPIES,
+    check_comparable,
+    identical_runs,
+    repeat_note,
+)
 from lm_eval_bayes.analysis.comparison import RunComparison
-from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats import (

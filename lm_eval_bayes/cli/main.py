@@ -29,10 +29,9 @@ from lm_eval_bayes.cli.commands import (
     summary,
     verify,
 )
-from lm_eval_bayes.cli.ui.errors import EXIT_CODES, PlainErrorsGroup
+from lm_eval_bayes.cli.ui.errors import EXIT_CODES, CommandGroup, PlainErrorsGroup
 from lm_eval_bayes.cli.ui.options import HelpCommand
 from lm_eval_bayes.cli.ui.output import say
-from lm_eval_bayes.cli.ui.removed import CommandGroup
 
 app = typer.Typer(
     name="lm-eval-bayes",

@@ -28,7 +28,6 @@ from lm_eval_bayes.stats.comparison.compare import summarise_difference as summa
 from lm_eval_bayes.stats.comparison.compare import z_threshold as z_threshold
 from lm_eval_bayes.stats.comparison.difference import difference_posterior as difference_posterior
 from lm_eval_bayes.stats.comparison.difference import p_above as p_above
-from lm_eval_bayes.stats.comparison.difference import separation_in_sd as separation_in_sd
 from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison as PassCurveComparison
 from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves as compare_pass_curves
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED as UNPAIRED

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes.analysis.independence import dependence_note
+from lm_eval_bayes.analysis.comparability import dependence_note
 from lm_eval_bayes.analysis.noise import (
     NoiseSettings,
     task_noise,

@@ -11,8 +11,7 @@ from _support.errors import refused
 from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
 from _support.saved_runs import TASK, question, write_run
 
-from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
-from lm_eval_bayes.analysis.rubric_table import rubric_table
+from lm_eval_bayes.analysis.rubric_table import classify_runs, pooled_thresholds, rubric_table
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.scoring import RubricScore

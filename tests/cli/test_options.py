@@ -10,9 +10,8 @@ import typer
 from _support.command_line import called, command_error
 
 from lm_eval_bayes.cli.main import app
-from lm_eval_bayes.cli.ui.errors import usage_sentence
+from lm_eval_bayes.cli.ui.errors import REMOVED_COMMANDS, REMOVED_OPTIONS, usage_sentence
 from lm_eval_bayes.cli.ui.options import MORE, OPTIONS, READING
-from lm_eval_bayes.cli.ui.removed import REMOVED_COMMANDS, REMOVED_OPTIONS
 
 #: The options of every command that `--help` shows, but for those that many have.
 SHOWN = {

@@ -1,4 +1,4 @@
-"""Earlier runs as prior evidence: `--prior` in summary, compare, rank and convergence."""
+"""Earlier runs as prior evidence: `--prior` in summary, compare and rank."""
 
 from __future__ import annotations
 
@@ -89,17 +89,6 @@ def test_compare_gives_a_prior_to_a_side(runs, scope, strength):
     assert task["difference"] != without["tasks"][0]["difference"]
     assert task["b"]["mu"] == without["tasks"][0]["b"]["mu"]
     assert task["a"]["mu"] == content["priors"][0]["with"]["mu"]
-
-
-@pytest.mark.slow
-def test_convergence_learns_the_shift_at_every_n(runs):
-    content = answer("study convergence", runs / "new", "--prior", runs / "old", *AUTO)
-    along = content["tasks"][0]["along"]["model"]
-    for prefix in along:
-        first = Outcomes.from_matrix(NEW[:, : prefix["n"]], R0=OLD)
-        expected = hbayes_at_n(replace(first, prior_strength=learn_shift([first])))
-        assert prefix["mu"] == pytest.approx(expected.mu, rel=1e-9)
-    assert content["priors"][0]["with"]["mu"] == pytest.approx(along[-1]["mu"], rel=1e-9)
 
 
 # -- runs without files --------------------------------------------------------------------------

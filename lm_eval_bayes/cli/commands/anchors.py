@@ -24,7 +24,6 @@ from lm_eval_bayes.cli.screens.layout import (
     say_sentence,
     say_table,
 )
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -55,12 +54,13 @@ def command(
             "others.",
         ),
     ] = None,
-    anchor: Annotated[
+    anchors: Annotated[
         list[str] | None,
         option(
             "MODEL",
             "Use only this model as an anchor; can be repeated. By default all models that "
             "are not placed.",
+            "--anchor",
         ),
     ] = None,
     keep: Annotated[
@@ -103,18 +103,17 @@ def command(
         shares = parse_pair("--keep", keep, rule, lambda low, high: 0.0 <= low <= high <= 1.0)
     spec = intervals.spec()
     saved = reading.read(runs)
-    with named_as_options("target", "keep", "pseudo_count", anchors="anchor"):
-        studies = [
-            anchor_study(
-                saved.of_task(name),
-                spec,
-                targets=target or (),
-                anchors=anchor or (),
-                keep=shares,
-                pseudo_count=pseudo_count,
-            )
-            for name in saved.tasks
-        ]
+    studies = [
+        anchor_study(
+            saved.of_task(name),
+            spec,
+            targets=target or (),
+            anchors=anchors or (),
+            keep=shares,
+            pseudo_count=pseudo_count,
+        )
+        for name in saved.tasks
+    ]
     if as_json:
         say_json({"tasks": studies, "warnings": saved.warnings})
     else:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import NO_VALUE, format_score, plural, questions_in_words
-from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
-    free_width,
-    say_columns,
+    say_bars,
     say_next,
     say_sentence,
     say_table,
 )
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -26,7 +22,6 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json
-from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
@@ -51,15 +46,13 @@ def command(
         ),
     ] = None,
     replicates: Annotated[int, option("N", "How many orders of the trials to resample.")] = 2000,
-    priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Show how scores and ranks converge with the number of trials.
 
-    For one model: mean and interval of hbayes@n after the first n trials. With --prior it also
-    uses the trials of an earlier run, whose weight is learned for every n.
+    For one model: mean and interval of hbayes@n after the first n trials.
 
     For several models: convergence@n, the number of trials from which on the ranking is that by
     bayes@N of all N trials [Hariri 2026]. The trials are resampled with replacement in many orders;
@@ -75,27 +68,20 @@ def command(
     from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
 
-    with named_as_options("score", "replicates"):
-        scores = None if score is None else [score_named(name) for name in score]
-        check_size("replicates", replicates, 1)
+    scores = None if score is None else [score_named(name) for name in score]
+    check_size("replicates", replicates, 1)
     spec = intervals.spec()
-    priors.strength()
     saved = reading.read(runs)
-    informed = priors.apply(saved.runs, reading, seed=spec.seed)
-    saved = replace(saved, runs=informed.runs)
-    with named_as_options("score", "replicates"):
-        results = [
-            task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
-            for name in saved.tasks
-        ]
-    effects = informed.effects(spec)
+    results = [
+        task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
+        for name in saved.tasks
+    ]
     if as_json:
-        say_json({"tasks": results, "priors": effects, "warnings": saved.warnings})
+        say_json({"tasks": results, "warnings": saved.warnings})
         return
     form = Form.of_output()
     with_tables = form.verbose or len(results) == 1
     say_each(results, lambda result: _show(result, form, with_tables), lambda result: result.task)
-    say_effects(effects, spec)
     words = [*map(str, runs), *reading.words()]
     if with_tables:
         say_next(["lm-eval-bayes", "plan", *words], "how many more trials")
@@ -151,11 +137,9 @@ def _show_model(prefixes: Sequence[PrefixPosterior], form: Form) -> None:
         Column("interval", [form.interval(prefix.interval) for prefix in prefixes], left=True),
         Column("width", [format_score(prefix.interval.width) for prefix in prefixes]),
     ]
-    ends = [(prefix.interval.low, prefix.interval.high) for prefix in prefixes]
-    bounds = min(0.0, *(low for low, _ in ends)), max(1.0, *(high for _, high in ends))
-    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds)
-    bars = [axis.bar(prefix.mu, pair) for prefix, pair in zip(prefixes, ends, strict=True)]
-    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    bars = [(prefix.mu, (prefix.interval.low, prefix.interval.high), None) for prefix in prefixes]
+    low, high = (end(pair[side] for _, pair, _ in bars) for side, end in enumerate((min, max)))
+    say_bars(columns, bars, form, (min(0.0, low), max(1.0, high)))
 
 
 def _show_rankings(result: TaskConvergence) -> None:

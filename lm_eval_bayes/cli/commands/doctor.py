@@ -1,4 +1,4 @@
-"""`lm-eval-bayes doctor`: the installation, the problems found and their fixes."""
+"""`lm-eval-bayes doctor`: the installation, and which format a file is; problems and fixes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import typer
 
@@ -26,13 +26,12 @@ from lm_eval_bayes._util.packages import (
     pip_install_extra,
     version_of,
 )
-from lm_eval_bayes._util.text import format_bytes, join_words, plural
-from lm_eval_bayes.cli.screens.layout import Form, say_sentence
-from lm_eval_bayes.cli.ui import formats
+from lm_eval_bayes._util.text import format_bytes, join_words, one_line, plural
+from lm_eval_bayes.cli.screens.layout import Form, say_sentence, say_table
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import MORE, Json, option
-from lm_eval_bayes.cli.ui.output import say, say_json
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.cli.ui.output import say, say_json, warn
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.plugin.installed import Registered
@@ -122,10 +121,10 @@ def command(
       lm-eval-bayes doctor --formats
     """
     if list_formats:
-        formats.list_formats()
+        _list_formats()
         return
     if files:
-        formats.describe(files, as_json)
+        _describe(files, as_json)
         return
     from lm_eval_bayes._util.validation import check_positive
     from lm_eval_bayes.harness.plugin import installed
@@ -365,3 +364,82 @@ def _store(path: Path) -> Iterator[Finding]:
     if warning is not None:
         fix = "lm-eval-bayes store merge RANK0.sqlite RANK1.sqlite -o ALL.sqlite"
         yield Finding("file system", "note", warning, fix)
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def _list_formats() -> None:
+    """List the files that every command reads."""
+    from lm_eval_bayes.runs.readers.column_names import ALIASES
+    from lm_eval_bayes.runs.readers.formats import FORMATS
+
+    for format in FORMATS:
+        say(f"{format.name}: {format.files}")
+    say()
+    say("columns of a table of trials, by what they hold (or --columns KIND=NAME):")
+    for kind, aliases in ALIASES.items():
+        say(f"  {kind}: {', '.join(aliases)}")
+
+
+def _describe(paths: Sequence[Path], as_json: bool) -> None:
+    """Show what every path is taken for: its format, models, tasks, questions and trials.
+
+    Raises
+    ------
+    InvalidInputError
+        After the last path, if one is of no format, or broken.
+    """
+    from lm_eval_bayes.store.locations import store_of
+
+    records, errors = [], []
+    # As in reading, the companions of a store that a shell names for runs/* are left out.
+    for path in [path for path in paths if store_of(path) is None] or paths[:1]:
+        try:
+            record = _described(path)
+        except InvalidInputError as error:
+            errors.append(error)
+            records.append({"path": str(path), "error": str(error)})
+            if not as_json:
+                warn(f"{one_line(path)}: {error}")
+            continue
+        records.append(record)
+        if not as_json:
+            _show(record)
+    if as_json:
+        say_json({"files": records})
+    if errors:
+        raise errors[0]
+
+
+def _described(path: Path) -> dict[str, Any]:
+    from lm_eval_bayes.runs.reader import read_runs
+    from lm_eval_bayes.runs.readers.formats import recognise
+
+    format, found = recognise(path)
+    saved = read_runs([path], dedupe=True)
+    return {
+        "path": str(path),
+        "format": format.name,
+        "files": [str(file) for file in found.files],
+        "runs": [
+            {
+                "model": run.model,
+                "task": run.task,
+                "questions": run.n_questions,
+                "trials": run.n_trials,
+                "metric": run.counted,
+            }
+            for run in saved.runs
+        ],
+        "notes": [*saved.notes, *saved.warnings],
+    }
+
+
+def _show(record: dict[str, Any]) -> None:
+    say(f"{one_line(record['path'])}: {record['format']}, {plural(len(record['files']), 'file')}")
+    for note in record["notes"]:
+        warn(f"note: {note}")
+    runs = record["runs"]
+    say_table("", list(runs[0]), [tuple(run.values()) for run in runs])
+    say()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes.cli.screens.layout import Form, say_next, say_table
 from lm_eval_bayes.cli.screens.noise import show_noise
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     Json,
@@ -78,19 +77,17 @@ def command(
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.noise_tables import noise_card
 
-    with named_as_options("difference", "power", "level", "seed"):
-        settings = NoiseSettings(level=level, power=power, difference=difference, seed=seed)
+    settings = NoiseSettings(level=level, power=power, difference=difference, seed=seed)
     if card is not None:
         check_targets([card], overwrite, "--card")
     saved = reading.read(runs, check_independence=False)  # its own notes say it
     if card is not None:
         check_not_read([card], runs, saved, "--card")
-    with named_as_options("difference", "power", "level"):
-        tasks = [
-            task_noise(runs_of_task, settings)
-            for name in saved.tasks
-            for runs_of_task in _by_questions(saved.of_task(name))
-        ]
+    tasks = [
+        task_noise(runs_of_task, settings)
+        for name in saved.tasks
+        for runs_of_task in _by_questions(saved.of_task(name))
+    ]
     if as_json:
         say_json({**settings.to_dict(), "tasks": tasks, "warnings": saved.warnings})
     else:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.cli.screens.boards import show_pairs, show_ranks
-from lm_eval_bayes.cli.screens.layout import Form, say_next
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, prints_tables
+from lm_eval_bayes.cli.screens.layout import Form, say_counted, say_next
+from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, option, prints_tables
 from lm_eval_bayes.cli.ui.output import (
     say,
-    say_counted,
     say_each,
     say_json,
-    say_protocols,
     warn_notes,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
@@ -31,7 +27,7 @@ def command(
     runs: Runs,
     *,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Show which pairs of models are distinguishable.")
+        bool, option(None, "Show which pairs of models are distinguishable.", "--pairs")
     ] = False,
     priors: PriorOptions,
     reading: ReadingOptions,
@@ -63,12 +59,13 @@ def command(
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
     boards = [task_board(saved.of_task(task), spec) for task in saved.tasks]
+    leaderboards = [board.leaderboard for board in boards]
     overall, left_out = mean_of_common(boards, saved.models)
     effects = informed.effects(spec)
     if as_json:
         say_json(
             {
-                "leaderboards": [board.leaderboard for board in boards],
+                "leaderboards": leaderboards,
                 "overall": overall and overall.leaderboard,
                 "priors": effects,
                 "warnings": saved.warnings,
@@ -88,8 +85,8 @@ def command(
     if left_out:
         say(f"left out of the mean: {first_names(left_out)}, which not every model has")
     say_effects(effects, spec)
-    say_counted(counted for board in boards for counted in board.leaderboard.counted)
-    say_protocols(protocol for board in boards for protocol in board.leaderboard.protocols)
+    counted = (text for board in leaderboards for text in board.counted)
+    say_counted(counted, (text for board in leaderboards for text in board.protocols), form)
     warn_notes(
         (board.leaderboard.task, (), note) for board in shown for note in board.leaderboard.notes
     )

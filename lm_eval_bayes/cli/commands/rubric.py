@@ -18,17 +18,15 @@ from lm_eval_bayes._util.text import (
     questions_in_words,
     shorten_names,
 )
-from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
-    free_width,
     names,
+    say_bars,
     say_columns,
     say_next,
     say_sentence,
 )
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -89,9 +87,7 @@ def command(
     ] = None,
     ignore_verdicts: Annotated[
         bool,
-        typer.Option(
-            "--ignore-verdicts", rich_help_panel=MORE, help="Do not use the verdicts of a verifier."
-        ),
+        option(None, "Do not use the verdicts of a verifier.", "--ignore-verdicts", panel=MORE),
     ] = False,
     reading: TaskOptions,
     intervals: IntervalOptions,
@@ -114,8 +110,7 @@ def command(
       lm-eval-bayes study rubric runs/qwen runs/phi --freeze aime25.json
       lm-eval-bayes study rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
-    from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
-    from lm_eval_bayes.analysis.rubric_table import rubric_table
+    from lm_eval_bayes.analysis.rubric_table import classify_runs, pooled_thresholds, rubric_table
     from lm_eval_bayes.export.files import write_files
 
     spec = intervals.spec()
@@ -126,13 +121,12 @@ def command(
     saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     own = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
     tables = []
-    with named_as_options("schema", "weights", "thresholds"):
-        schemata = None if schema is None else [_schema(name, own) for name in schema]
-        for task in saved.tasks:
-            of_task = saved.of_task(task)
-            cuts = pooled_thresholds(of_task) if frozen is None else frozen
-            classified = classify_runs(of_task, cuts, schemata, given_weights)
-            tables.append(rubric_table(classified, spec.level, spec.scope, seed=spec.seed))
+    schemata = None if schema is None else [_schema(name, own) for name in schema]
+    for task in saved.tasks:
+        of_task = saved.of_task(task)
+        cuts = pooled_thresholds(of_task) if frozen is None else frozen
+        classified = classify_runs(of_task, cuts, schemata, given_weights)
+        tables.append(rubric_table(classified, spec.level, spec.scope, seed=spec.seed))
     if freeze is not None:
         pooled = pooled_thresholds(saved.runs)
         write_files({freeze: pooled.to_json().encode()}, argument="--freeze")
@@ -243,7 +237,7 @@ def _read_thresholds(path: Path) -> Thresholds:
 
 
 def _show(table: RubricTable, thresholds_file: str | None, form: Form) -> None:
-    from lm_eval_bayes.analysis.rubric_classes import verifier_name
+    from lm_eval_bayes.analysis.rubric_table import verifier_name
 
     classified = table.classified
     models, several = classified.models, len(table.rows) > 1
@@ -299,7 +293,7 @@ def _show_ranks(table: RubricTable, form: Form) -> None:
     """Show a line for every schema, and a column for as many models as fit."""
     models = list(map(one_line, table.classified.models))
     columns = [names("schema", [row.schema.name for row in table.rows])]
-    if form.drawn:
+    if not form.is_piped:
         width = form.width - columns[0].width
         models = list(shorten_names(models, _MODEL))[: width // (_MODEL + 2)]
     for i, model in enumerate(models):
@@ -329,9 +323,6 @@ def _show_scores(
     if any(score.score.missing for score in scores):
         cells = [f"{score.score.missing:,} of {score.n_trials:,}" for score in scores]
         columns.append(Column("missing", cells))
-    ends = [(score.interval.low, score.interval.high) for score in scores]
     weights = [weight for score in scores for weight in score.score.schema.weights]
-    bounds = min(weights), max(weights)
-    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds)
-    bars = [axis.bar(score.mu, pair) for score, pair in zip(scores, ends, strict=True)]
-    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    bars = [(score.mu, (score.interval.low, score.interval.high), None) for score in scores]
+    say_bars(columns, bars, form, (min(weights), max(weights)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lm_eval_bayes._util.packages import pip_install_extra
-from lm_eval_bayes._util.text import error_line
+from lm_eval_bayes._util.text import (
+    error_line,
+    format_duration,
+    format_range,
+    format_score,
+    one_line,
+)
+from lm_eval_bayes.cli.screens.bars import Axis
 from lm_eval_bayes.cli.screens.layout import Form
-from lm_eval_bayes.cli.screens.rounds import RoundLines
-from lm_eval_bayes.cli.ui.errors import exit_code, named_as_options
+from lm_eval_bayes.cli.ui.errors import exit_code
 from lm_eval_bayes.cli.ui.options import MORE, Correction, Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lm_eval_bayes.harness.adaptive.rounds import Round, Rounds
-    from lm_eval_bayes.harness.adaptive.stopping import Goal
+    from lm_eval_bayes.harness.adaptive.stopping import Goal, InterimAnalysis
 
 #: The default correction of `--decide` for interim analyses.
 CORRECTION: Correction = "pocock"
@@ -43,10 +49,8 @@ class StoppingOptions:
         str | None,
         option(
             "RUN",
-            "Stop once every score is above or below that of a finished run: its output "
-            "folder, one of its files, or its trial store. The decision is about these questions "
-            "(scope benchmark), and no prior trials or clusters change it; `compare` says what is "
-            "known about other questions.",
+            "Stop once every score on these questions is above or below that of a finished run: "
+            "its output folder, one of its files, or its trial store.",
         ),
     ] = None
     budget: Annotated[
@@ -68,22 +72,21 @@ class StoppingOptions:
     level: Level = 0.95
     correction: Annotated[
         Correction | None,
-        typer.Option(
-            rich_help_panel=MORE,
-            help="Correction of --decide, which declares one of two equal models better with a "
-            "probability of 5%, for interim analyses: pocock (stops early at large "
+        option(
+            None,
+            "Correction of --decide for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), anytime "
-            "(stays valid if --max-trials is raised later), none.  "
-            f"[default: {CORRECTION}]",
+            f"(stays valid if --max-trials is raised later), none.  [default: {CORRECTION}]",
+            panel=MORE,
         ),
     ] = None
     allocate: Annotated[
         Literal["questions"] | None,
-        typer.Option(
-            metavar="questions",
-            rich_help_panel=MORE,
-            help="Give further trials to the questions with the largest posterior variance, "
+        option(
+            "questions",
+            "Give further trials to the questions with the largest posterior variance, "
             "instead of to all questions.",
+            panel=MORE,
         ),
     ] = None
 
@@ -105,19 +108,17 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     if options.decide is not None:
         saved = ReadingOptions().read([Path(options.decide)], argument="--decide", dedupe=None)
         baseline = baseline_runs(saved.runs, options.decide)
-    names = [field.name for field in fields(options)]
-    with named_as_options(*names):
-        goal = Goal(
-            width=options.width,
-            baseline=baseline,
-            baseline_name=str(options.decide),
-            budget=None if options.budget is None else Budget.parse(options.budget),
-            batch_trials=options.batch_trials,
-            max_trials=options.max_trials,
-            level=options.level,
-            correction=options.correction or CORRECTION,
-            allocate=options.allocate is not None,
-        )
+    goal = Goal(
+        width=options.width,
+        baseline=baseline,
+        baseline_name=str(options.decide),
+        budget=None if options.budget is None else Budget.parse(options.budget),
+        batch_trials=options.batch_trials,
+        max_trials=options.max_trials,
+        level=options.level,
+        correction=options.correction or CORRECTION,
+        allocate=options.allocate is not None,
+    )
     if options.correction is not None and options.decide is None:
         got = options.correction
         raise InvalidInputError.of("--correction", "conflict", "be given with --decide", got)
@@ -305,3 +306,68 @@ def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -
         f"trials are in {rounds.store}: run the same command again with {options}"
     )
     raise LmEvalBayesError(sentence, "failed", "--output_path", output_path)
+
+
+# -- the screen: a line for every task and round --------------------------------------------------
+
+#: Columns of a bar, and of a task's name.
+_BAR, _NAME = 26, 18
+
+
+class RoundLines:
+    """The lines of a run's rounds.
+
+    Parameters
+    ----------
+    goal : Goal
+        What the run stops at.
+    form : Form
+        The form of the screen.
+    """
+
+    def __init__(self, goal: Goal, form: Form) -> None:
+        self._goal, self._form = goal, form
+        self._axis: Axis | None = None
+
+    def of(self, event: Round) -> Iterator[str]:
+        """Yield the lines of a round; before the first, the goal and the headings."""
+        several = len(event.analyses) > 1
+        if self._axis is None:
+            intervals = [(analysis.low, analysis.high) for analysis in event.analyses]
+            self._axis = Axis.of(intervals, _BAR, self._form.drawn)
+            yield self._goal_line([analysis.task for analysis in event.analyses])
+            head = f"{'N':>6}  score  {100 * self._goal.level:g}% interval  width  "
+            head += f"{self._axis.heading():<{_BAR}}  more"
+            yield f"{'task':<{_NAME}}  {head}" if several else head
+        for analysis in event.analyses:
+            line = self._line(analysis, self._axis)
+            yield f"{one_line(analysis.task, _NAME):<{_NAME}}  {line}" if several else line
+
+    def total(self, event: Round) -> str:
+        """Return what the run has sampled so far."""
+        tokens = "" if event.tokens is None else f", {self._form.number(event.tokens)} tokens"
+        trials = f"{self._form.number(event.n_trials)} trials"
+        return f"{trials}{tokens}, {format_duration(3600 * event.hours)}"
+
+    def _goal_line(self, tasks: list[str]) -> str:
+        goal, parts = self._goal, []
+        if goal.width is not None:
+            parts.append(f"an interval at most {goal.width:g} wide")
+        if goal.baseline is not None:
+            parts.append(f"distinguishable from {one_line(goal.baseline_name)}")
+        if goal.budget is not None:
+            parts.append(f"{goal.budget} at most")
+        parts.append(f"at most {goal.rounds[-1]:,} trials per question")
+        return f"Goal for {', '.join(map(one_line, tasks))}: {', '.join(parts)}"
+
+    def _line(self, analysis: InterimAnalysis, axis: Axis) -> str:
+        ends = analysis.low, analysis.high
+        more = "done" if analysis.reached else ""
+        if not analysis.reached and analysis.further is not None:
+            more = self._form.number(analysis.further)
+        elif self._goal.baseline is not None:
+            more = f"{more} {one_line(analysis.reason)}".strip()
+        n = format_range((analysis.fewest, analysis.most)).replace(" to ", "-")
+        numbers = f"{n:>6}  {format_score(analysis.mu)}  {self._form.ends(ends):<12}"
+        width = format_score(analysis.high - analysis.low)
+        return f"{numbers}  {width}  {axis.bar(analysis.mu, ends):<{_BAR}}  {more}".rstrip()

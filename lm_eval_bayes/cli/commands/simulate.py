@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import first_names, format_bytes, format_score, plural
 from lm_eval_bayes.cli.screens.layout import Form, say_next, say_sentence, say_table
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -156,14 +155,13 @@ def _benchmark(
     if beta is not None:
         rule = "be two numbers from 0.001 to 100,000 separated by a colon, as in 0.2:2"
         a, b = parse_pair("--beta", beta, rule, lambda *ab: all(1e-3 <= x <= 1e5 for x in ab))
-    with named_as_options("models", "gap", "means", "questions"):
-        if means is None:
-            n_models, distance = _MODELS if models is None else models, _GAP if gap is None else gap
-            return SimulatedBenchmark.even(n_models, a / (a + b), distance, a + b, questions)
-        for option, value in (("--models", models), ("--gap", gap)):
-            if value is not None:
-                raise InvalidInputError.of(option, "conflict", "be left out with --means", value)
-        return SimulatedBenchmark(tuple(parse_numbers("--means", means)), a + b, questions)
+    if means is None:
+        n_models, distance = _MODELS if models is None else models, _GAP if gap is None else gap
+        return SimulatedBenchmark.even(n_models, a / (a + b), distance, a + b, questions)
+    for name, value in (("--models", models), ("--gap", gap)):
+        if value is not None:
+            raise InvalidInputError.of(name, "conflict", "be left out with --means", value)
+    return SimulatedBenchmark(tuple(parse_numbers("--means", means)), a + b, questions)
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from lm_eval_bayes._util.text import (
     shorten_middle,
 )
 from lm_eval_bayes.cli.screens.layout import say_table
-from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
+from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
     Json,
@@ -138,7 +138,7 @@ def _series_row(series: SeriesInfo) -> tuple[str, ...]:
 @expand_options
 def merge(
     stores: Stores,
-    output: Annotated[Path, option("TARGET", "The merged store.", "-o", "--output")],
+    target: Annotated[Path, option("TARGET", "The merged store.", "-o", "--output")],
     keep_first: Annotated[
         bool, option(None, "If stores differ, keep the first trial.", "--keep-first")
     ] = False,
@@ -159,8 +159,8 @@ def merge(
     from lm_eval_bayes.store.merge import merge as merge_stores
 
     try:
-        with folder_for(output, "--output"), named_as_options(target="output"):
-            report = merge_stores(stores, output, keep_first=keep_first)
+        with folder_for(target, "--output"):
+            report = merge_stores(stores, target, keep_first=keep_first)
     except TrialConflictError as error:
         warn(f"error: {error}")
         if as_json:
@@ -268,7 +268,7 @@ def export(
         check_standard_output(as_json=as_json)
         report = export_lines(store, sys.stdout)
     else:
-        with folder_for(output, "--output"), named_as_options(path="output", folder="output"):
+        with folder_for(output, "--output"), named({"path": "--output", "folder": "--output"}):
             if form == "samples":
                 report = export_samples(store, output, overwrite, _stored_name)
             else:

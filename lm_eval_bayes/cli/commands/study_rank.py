@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from lm_eval_bayes._util.text import NO_VALUE, first_names, format_score
 from lm_eval_bayes.cli.screens.boards import show_ranks
 from lm_eval_bayes.cli.screens.layout import Column, Form, say_sentence, say_table
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, option, prints_tables
 from lm_eval_bayes.cli.ui.output import say_each, say_json, warn_notes
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
@@ -18,7 +15,7 @@ from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.board import Board
-    from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking
+    from lm_eval_bayes.analysis.other_rankings import ScorioRanking
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 
@@ -28,9 +25,10 @@ def command(
     *,
     ties: Annotated[
         Literal["simultaneous", "adjacent", "none"],
-        typer.Option(
-            help="simultaneous: that of `rank`, all pairs at once. adjacent, the paper's rule: a "
-            "model shares the rank of the next better one if z is small. none: no ties."
+        option(
+            None,
+            "simultaneous: that of `rank`, all pairs at once. adjacent, the paper's rule: a "
+            "model shares the rank of the next better one if z is small. none: no ties.",
         ),
     ] = "simultaneous",
     method: Annotated[
@@ -44,18 +42,20 @@ def command(
     ] = None,
     shared: Annotated[
         bool,
-        typer.Option(
-            "--shared",
-            help="Also show scores under a prior that the models share, which learns from all of "
+        option(
+            None,
+            "Also show scores under a prior that the models share, which learns from all of "
             "them how far they are apart.",
+            "--shared",
         ),
     ] = False,
     paper: Annotated[
         bool,
-        typer.Option(
-            "--paper",
-            help="Only show ranks with ties | without, tasks side by side, by the paper's rules: "
+        option(
+            None,
+            "Only show ranks with ties | without, tasks side by side, by the paper's rules: "
             "bayes@N with the uniform prior, and ties of neighbours.",
+            "--paper",
         ),
     ] = False,
     reading: ReadingOptions,
@@ -120,16 +120,15 @@ def _rank_by_scorio(
     saved: SavedRuns, boards: Sequence[Board], method: str
 ) -> dict[str, ScorioRanking]:
     """Return the ranking of every task by a function of scorio."""
-    from lm_eval_bayes.analysis.scorio_ranking import rank_by_scorio
+    from lm_eval_bayes.analysis.other_rankings import rank_by_scorio
 
-    with named_as_options("method"):
-        return {
-            board.title: rank_by_scorio(
-                *(saved.of_task(board.title), method, board.leaderboard.ranking),
-                seed=board.leaderboard.spec.seed,
-            )
-            for board in boards
-        }
+    return {
+        board.title: rank_by_scorio(
+            *(saved.of_task(board.title), method, board.leaderboard.ranking),
+            seed=board.leaderboard.spec.seed,
+        )
+        for board in boards
+    }
 
 
 def _show(board: Board, with_shared: bool, scorio: ScorioRanking | None, form: Form) -> None:
@@ -167,7 +166,7 @@ def _show(board: Board, with_shared: bool, scorio: ScorioRanking | None, form: F
 
 def _show_paper_table(saved: SavedRuns, as_json: bool) -> None:
     """Show the ranks of all tasks in the layout of [Hariri 2026, Table 2]."""
-    from lm_eval_bayes.analysis.paper_table import paper_table
+    from lm_eval_bayes.analysis.other_rankings import paper_table
 
     table = paper_table({task: saved.of_task(task) for task in saved.tasks})
     if as_json:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm_eval_bayes._util.text import first_names, format_score
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -18,10 +17,8 @@ from lm_eval_bayes.cli.ui.options import (
 )
 from lm_eval_bayes.cli.ui.output import (
     say,
-    say_counted,
     say_each,
     say_json,
-    say_protocols,
     warn_notes,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
@@ -79,7 +76,7 @@ def command(
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
     from lm_eval_bayes.analysis.summary import all_groups, summarise, summarise_groups
-    from lm_eval_bayes.cli.screens.layout import Form, say_next
+    from lm_eval_bayes.cli.screens.layout import Form, say_counted, say_next
     from lm_eval_bayes.cli.screens.one_run import show_run
 
     ks = None if k is None else parse_integers("--k", k)
@@ -93,8 +90,7 @@ def command(
         rule = "be a column of a table of trials that puts questions into categories"
         raise InvalidInputError.of("--by", "missing", rule, by)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
-    with named_as_options("k"):
-        summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
+    summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
     effects = informed.effects(spec)
     groups = summarise_groups(summaries, all_groups(saved))
     if as_json:
@@ -119,8 +115,8 @@ def command(
     if by is not None:
         _show_categories(summaries, form)
     say_effects(effects, spec)
-    say_counted(summary.run.counted for summary in summaries)
-    say_protocols(summary.run.provenance.protocol for summary in summaries)
+    protocols = (summary.run.provenance.protocol for summary in summaries)
+    say_counted((summary.run.counted for summary in summaries), protocols, form)
     warn_notes(
         (summary.run.task, [summary.run.model], note)
         for summary in summaries

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.text import NO_VALUE, format_score
-from lm_eval_bayes.cli.screens.bars import Axis, rank_strip
+from lm_eval_bayes.cli.screens.bars import rank_strip
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
-    free_width,
     names,
+    say_bars,
     say_columns,
     say_sentence,
 )
@@ -20,8 +20,8 @@ from lm_eval_bayes.cli.ui.output import say
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.board import Board
 
-#: Columns of a task beside the mean of tasks, of a strip of ranks, and the fewest of a bar.
-_TASK, _STRIP, _BAR = 6, 20, 10
+#: Columns of a task beside the mean of tasks, and of a strip of ranks.
+_TASK, _STRIP = 6, 20
 
 
 def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
@@ -43,7 +43,7 @@ def show_scores(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
         cells = [NO_VALUE if interval is None else form.interval(interval) for interval in others]
         columns.append(Column(head, cells, left=True))
     columns += [*_tasks(board), *extra]
-    say_columns([*columns, _bars(board, columns, form)], form)
+    _say_bars(board, columns, form)
     if form.drawn:
         say("━ these questions   ─ other questions of the kind   ● score (hbayes@N)")
 
@@ -65,7 +65,7 @@ def show_ranks(board: Board, form: Form, extra: Sequence[Column] = ()) -> None:
         strips = [rank_strip(*ends, len(rows), form.drawn) for ends in sets]
         columns.append(Column(head, strips, left=True))
     columns += [*_tasks(board), *extra]
-    say_columns([*columns, _bars(board, columns, form)], form)
+    _say_bars(board, columns, form)
 
 
 def _tasks(board: Board) -> list[Column]:
@@ -79,17 +79,12 @@ def _tasks(board: Board) -> list[Column]:
     return columns
 
 
-def _bars(board: Board, columns: Sequence[Column], form: Form) -> Column:
-    rows = board.leaderboard.rows
-    ends = [
-        ((here.low, here.high), None if other is None else (other.low, other.high))
-        for here, other in board.intervals
+def _say_bars(board: Board, columns: Sequence[Column], form: Form) -> None:
+    bars = [
+        (row.mu, (here.low, here.high), None if other is None else (other.low, other.high))
+        for row, (here, other) in zip(board.leaderboard.rows, board.intervals, strict=True)
     ]
-    width = max(free_width(columns, form), _BAR)
-    shown = [pair for of_model in ends for pair in of_model if pair is not None]
-    axis = Axis.of(shown, width, form.drawn, rows[0].posterior.bounds)
-    bars = [axis.bar(row.mu, *of_model) for row, of_model in zip(rows, ends, strict=True)]
-    return Column(axis.heading(), bars, left=True)
+    say_bars(columns, bars, form, board.leaderboard.rows[0].posterior.bounds)
 
 
 def show_pairs(board: Board, form: Form) -> None:

@@ -7,11 +7,12 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lm_eval_bayes._util.text import format_score, one_line, shorten_names
+from lm_eval_bayes.cli.screens.bars import Axis, Ends
 from lm_eval_bayes.cli.ui.output import all_columns, say
 
 #: Columns of a screen on a terminal, and of its bars in a pipe.
@@ -33,9 +34,9 @@ class Form:
     ----------
     drawn : bool
         Whether it is drawn on a terminal. In a pipe, with NO_COLOR, and where box characters are
-        missing or two columns wide, it is plain ASCII: nothing is shortened.
+        missing or two columns wide, it is plain ASCII.
     width : int
-        Its columns on a terminal.
+        Its columns; in a pipe it has no limit, so that nothing is shortened.
     verbose : bool
         Whether all rows are shown.
     """
@@ -49,15 +50,20 @@ class Form:
         """Return the form for a stream, by default standard output."""
         stream = sys.stdout if stream is None else stream
         language = next((v for v in map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG")) if v), "")
+        on_terminal = stream is not None and stream.isatty()
         drawn = (
-            stream is not None
-            and stream.isatty()
+            on_terminal
             and not os.environ.get("NO_COLOR")
             and (stream.encoding or "").lower().replace("-", "") == "utf8"
             and not language.startswith(("zh", "ja", "ko"))
         )
         columns = shutil.get_terminal_size((WIDTH, 24)).columns
-        return cls(drawn, min(columns, WIDTH), all_columns())
+        return cls(drawn, min(columns, WIDTH) if on_terminal else sys.maxsize, all_columns())
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether it is in a pipe."""
+        return self.width == sys.maxsize
 
     def ends(self, ends: tuple[float, float], sign: bool = False) -> str:
         """Return the ends of an interval as a cell."""
@@ -134,24 +140,24 @@ def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]])
 
 def free_width(columns: Sequence[Column], form: Form) -> int:
     """Return the columns that are left for bars beside these columns."""
-    if not form.drawn:
-        return PIPED_BAR
-    taken = sum(
-        min(column.width, 25) if column.is_name else column.width for column in columns
-    ) + len(_GAP) * len(columns)
-    return max(form.width - taken, 10)
+    widths = [min(column.width, 25) if column.is_name else column.width for column in columns]
+    free = max(form.width - sum(widths) - len(_GAP) * len(columns), 10)
+    return free if form.drawn else min(free, PIPED_BAR)
 
 
 def say_sentence(text: str, form: Form) -> None:
     """Print a sentence, on a terminal on lines that fit."""
-    for line in _wrapped(text, form):
+    for line in textwrap.wrap(one_line(text), form.width, break_on_hyphens=False):
         say(line)
 
 
-def _wrapped(text: str, form: Form) -> list[str]:
-    if not form.drawn and not (sys.stdout and sys.stdout.isatty()):
-        return [text]
-    return textwrap.wrap(text, form.width, break_on_hyphens=False)
+def say_counted(counted: Iterable[str], protocols: Iterable[str], form: Form) -> None:
+    """Say which metrics were counted, if several or of a filter, and how questions were asked."""
+    metrics, recorded = (dict.fromkeys(filter(None, texts)) for texts in (counted, protocols))
+    if len(metrics) > 1 or any(", filter " in metric for metric in metrics):
+        say_sentence(f"counted: {'; '.join(metrics)}", form)
+    if recorded:
+        say_sentence(f"protocol: {'; '.join(recorded)}", form)
 
 
 def say_columns(columns: Sequence[Column], form: Form) -> None:
@@ -159,10 +165,9 @@ def say_columns(columns: Sequence[Column], form: Form) -> None:
     from rich.cells import cell_len, set_cell_size
 
     columns = [column for column in columns if column.cells]
-    if form.drawn:
-        columns = _fitted(columns, form.width)
+    columns = _fitted(columns, form.width)
     n_rows = len(columns[0].cells)
-    most = n_rows if form.verbose or not form.drawn else _MOST_ROWS
+    most = n_rows if form.verbose or form.is_piped else _MOST_ROWS
     rows = [
         [column.head for column in columns],
         *zip(*(column.cells[:most] for column in columns), strict=True),
@@ -176,6 +181,20 @@ def say_columns(columns: Sequence[Column], form: Form) -> None:
         say(_GAP.join(cells).rstrip())
     if n_rows > most:
         say(f"{n_rows - most} more: --verbose")
+
+
+def say_bars(
+    columns: Sequence[Column],
+    bars: Sequence[tuple[float, Ends, Ends | None]],
+    form: Form,
+    bounds: Ends = (0.0, 1.0),
+    zero: bool = False,
+) -> None:
+    """Print a table that ends in bars: of every row a point, a thick line and maybe a thin one."""
+    ends = [line for _, *lines in bars for line in lines if line is not None]
+    axis = Axis.of(ends, free_width(columns, form), form.drawn, bounds, zero)
+    cells = [axis.bar(*bar) for bar in bars]
+    say_columns([*columns, Column(axis.heading(), cells, left=True)], form)
 
 
 def _fitted(columns: Sequence[Column], width: int) -> list[Column]:

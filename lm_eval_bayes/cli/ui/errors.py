@@ -1,4 +1,7 @@
-"""How a command ends: its exit code, and after an error one sentence and no traceback."""
+"""How a command ends: its exit code, and after an error one sentence and no traceback.
+
+The names of removed commands and options stand here in one table, emptied one release later.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,94 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from types import FrameType
+from contextlib import contextmanager
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from lm_eval_bayes.cli.ui.output import discard, warn
-from lm_eval_bayes.cli.ui.removed import CommandGroup, instead_of_option
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+
+#: Removed commands, and those that moved.
+REMOVED_COMMANDS = MappingProxyType(
+    {
+        "wrap": "run the task as `TASK_bayes`",
+        "formats": "use `doctor --formats`",
+        **{
+            name: f"use `study {name}`"
+            for name in ("convergence", "simulate", "anchors", "rubric", "verify")
+        },
+        "export csv": "use `export table RUN... -o board.csv`",
+        "export json": "use `export table RUN... -o board.json`",
+        "export markdown": "use `export table RUN... -o board.md`",
+        "export latex": "use `export table RUN... -o board.md`",
+        "store verify": "use `store info --check`",
+        "store compact": "use `store prune`, which compacts",
+        "store snapshot": "use `store merge STORE -o COPY`",
+        "store alias": "use the option --model NAME=RUN of the commands that read runs",
+    }
+)
+_NO_SUCCESSOR = (
+    "--all-tasks --no-categories --prior-mean --numbering --quantile --audit --correlation "
+    "--scheme --gold --subsets --between --epsilon --sweep --temperature --think-end"
+)
+#: Removed options, by the name alone where no command has the option any more.
+REMOVED_OPTIONS = MappingProxyType(
+    {
+        "--wide": "use --verbose",
+        "--interval": "leave it out: intervals are those of the exact posterior",
+        **dict.fromkeys(
+            ("--plot", "--plots"), "use `report`, which draws its figures into one page"
+        ),
+        "--confidence": "leave it out: models are distinguishable with 95% confidence",
+        "--categories": "use --by COLUMN",
+        "--model-a": "use -a",
+        "--model-b": "use -b",
+        "--pass-at-k": "use --k",
+        "--separate": "use --apart",
+        "--fail-if-worse": "use `gate --margin`",
+        "--fail-if-below": "use `gate --floor`",
+        "--gate-on": "use `gate --on`",
+        **{
+            f"compare {name}": f"use `gate {name}`"
+            for name in ("--margin", "--fail-if-unknown", "--junit", "--markdown")
+        },
+        **{
+            f"rank {name}": f"use `study rank {name}`"
+            for name in ("--ties", "--method", "--shared", "--paper")
+        },
+        "study rank --pairs": "use `rank --pairs`",
+        **{
+            f"study {study} {name}": f"use `{command} {name}`"
+            for study, command in (("rank", "rank"), ("convergence", "summary"))
+            for name in ("--prior", "--prior-strength")
+        },
+        "export table --ties": "use `study rank --ties`",
+        "export hub --push": "use `hf upload ORG/NAME FOLDER --create-pr`",
+        **dict.fromkeys(_NO_SUCCESSOR.split(), "leave it out: it has no successor"),
+    }
+)
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands that knows what became of removed ones."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the words name."""
+        name = " ".join([*ctx.command_path.split(" ")[1:], args[0]])
+        if name in REMOVED_COMMANDS:
+            ctx.fail(f"`{name}` was removed: {REMOVED_COMMANDS[name]}")
+        return super().resolve_command(ctx, args)
+
+
+def instead_of_option(command: str, option: str) -> str | None:
+    """Return the sentence about a removed option of a command; None if there was none."""
+    name = f"{command} {option}"
+    instead = REMOVED_OPTIONS.get(name) or REMOVED_OPTIONS.get(option)
+    return None if instead is None else f"`{name}` was removed: {instead}"
+
 
 #: A check failed: a worse model, a damaged store, a missing requirement.
 CHECK_FAILED = 1
@@ -187,32 +269,18 @@ def named_as_typed(ctx: Any) -> Iterator[None]:
 
     What is read is the argument RUN in the Python API, whatever its command calls it.
     """
-    typed = [p for p in ctx.command.params if _is_typed(ctx, p.name)]
-    options = [p for p in typed if p.param_type_name == "option"]
-    arguments = [p.metavar or p.name for p in typed if p not in options]
+    options = [p for p in ctx.command.params if p.param_type_name == "option"]
     names = {option.name: max(option.opts, key=len) for option in options}
+    arguments = [p for p in ctx.command.params if p not in options and ctx.params.get(p.name)]
     if arguments:
-        names["RUN"] = " or ".join(arguments)
-    with _renamed(names):
+        names["RUN"] = " or ".join(p.metavar or p.name for p in arguments)
+    with named(names):
         yield
 
 
-def _is_typed(ctx: Any, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def named_as_options(*arguments: str, **renamed: str) -> AbstractContextManager[None]:
-    """Name an argument of the Python API in errors by its command line option.
-
-    The option has the name of the argument, or of `renamed`.
-    """
-    options = {**{name: name for name in arguments}, **renamed}
-    return _renamed({name: f"--{option.replace('_', '-')}" for name, option in options.items()})
-
-
 @contextmanager
-def _renamed(names: Mapping[str, str]) -> Iterator[None]:
+def named(names: Mapping[str, str]) -> Iterator[None]:
+    """Name the arguments of the Python API in errors by their names on the command line."""
     try:
         yield
     except LmEvalBayesError as error:

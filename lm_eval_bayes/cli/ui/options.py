@@ -28,7 +28,7 @@ from typing import (
 import typer
 from typer.core import TyperCommand
 
-from lm_eval_bayes.cli.ui.errors import named_as_options, named_as_typed
+from lm_eval_bayes.cli.ui.errors import named_as_typed
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -121,8 +121,7 @@ class IntervalOptions:
         """
         from lm_eval_bayes.stats import IntervalSpec
 
-        with named_as_options("level", "seed"):
-            return IntervalSpec(self.level, self.scope or "benchmark", seed=self.seed)
+        return IntervalSpec(self.level, self.scope or "benchmark", seed=self.seed)
 
 
 def expand_options(command: Callable[..., None], tables: bool = False) -> Callable[..., None]:

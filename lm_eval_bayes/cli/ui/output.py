@@ -36,10 +36,6 @@ T = TypeVar("T")
 EVERY_S = 15.0
 #: Names of models, tasks or runs that a note is said to be about.
 _MOST_NAMES = 8
-#: Columns of a table in a pipe, unless the environment's COLUMNS says otherwise.
-_PIPE_COLUMNS = 80
-#: Blanks before a table.
-_INDENT = 2
 #: Whether tables have all columns; they have unless a command has the option --verbose.
 _WIDE = ContextVar("wide", default=True)
 #: Warnings that wait until the answer is printed, and notes, which only --verbose shows.
@@ -55,35 +51,6 @@ def say(text: object = "") -> None:
     typer.echo(_encodable(_line(text), sys.stdout))
 
 
-def say_prose(text: object) -> None:
-    """Print a sentence, on several lines where it is too long for one; --verbose prints it on one.
-
-    A line is as long as the terminal, or 80 columns in a pipe; lines after the first are indented
-    by two more columns.
-    """
-    line = one_line(text)
-    if _WIDE.get():
-        say(line)
-        return
-    indent = len(line) - len(line.lstrip()) + _INDENT
-    for part in _wrapped(line, _n_columns(), subsequent_indent=" " * indent):
-        say(part)
-
-
-def say_protocols(protocols: Iterable[str]) -> None:
-    """Say how the questions of runs were asked, as far as it is recorded."""
-    recorded = dict.fromkeys(filter(None, protocols))
-    if recorded:
-        say_prose(f"protocol: {'; '.join(recorded)}")
-
-
-def say_counted(counted: Iterable[str]) -> None:
-    """Say which metrics were counted, where they are several or the output of a filter."""
-    distinct = dict.fromkeys(filter(None, counted))
-    if len(distinct) > 1 or any(", filter " in kind for kind in distinct):
-        say_prose(f"counted: {'; '.join(distinct)}")
-
-
 def warn(text: object, *, is_command: bool = False) -> None:
     """Print a line to standard error, on a terminal on lines that fit; ignored if it cannot.
 
@@ -96,7 +63,8 @@ def warn(text: object, *, is_command: bool = False) -> None:
     """
     lines = [_encodable(_line(text, is_command), sys.stderr)]
     if sys.stderr is not None and sys.stderr.isatty() and not is_command:
-        lines = _wrapped(lines[0], shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns)
+        width = shutil.get_terminal_size((80, 24)).columns
+        lines = textwrap.wrap(lines[0], width, break_long_words=False, break_on_hyphens=False)
     try:
         for line in lines:
             typer.echo(line, err=True)
@@ -194,25 +162,6 @@ def tables_with_all_columns(wide: bool) -> Iterator[None]:
             warn(line)
         if len(lines) > len(shown):
             warn(f"{plural(len(lines) - len(shown), 'more note')}: --verbose")
-
-
-def _wrapped(text: str, width: int, subsequent_indent: str = "") -> list[str]:
-    """Return the lines of a text; words longer than a line stay whole."""
-    return textwrap.wrap(
-        text,
-        width,
-        subsequent_indent=subsequent_indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _n_columns() -> int:
-    """Return the columns of the terminal, or of a pipe: those of COLUMNS, else 80."""
-    if sys.stdout is not None and sys.stdout.isatty():
-        return shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns
-    columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
 
 
 def say_each(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import format_interval, format_score, interval_label
 from lm_eval_bayes.cli.screens.layout import say_table
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import MORE, option
 from lm_eval_bayes.cli.ui.output import say
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
@@ -34,9 +33,8 @@ class PriorOptions:
         list[str] | None,
         option(
             "[MODEL=]RUN",
-            "An earlier run of the same questions whose trials are prior evidence: an older "
-            "version, a greedy run, an unquantized or a base model. It belongs to MODEL, else to "
-            "the model of the same name, or to the only one; can be repeated.",
+            "An earlier run of the same questions whose trials are prior evidence for MODEL, else "
+            "for the model of the same name, or the only one; can be repeated.",
             panel=MORE,
         ),
     ] = None
@@ -44,9 +42,8 @@ class PriorOptions:
         str | None,
         option(
             "P|auto",
-            "To be given with a prior: auto, to learn how far scores shift between the runs, or "
-            "the weight of a prior trial, from 0 to 1 (1 is the paper's), which assumes that every "
-            "question had the same chance in the earlier run.",
+            "With a prior: auto, to learn how far scores shift between the runs, or the weight of "
+            "a prior trial, from 0 to 1 (1 is the paper's), for runs of the same chances.",
             panel=MORE,
         ),
     ] = None
@@ -69,8 +66,7 @@ class PriorOptions:
             raise InvalidInputError.of("--prior-strength", "conflict", rule, strength or "none")
         with suppress(ValueError):
             strength = float(strength)
-        with named_as_options("prior_strength"):
-            return check_strength(strength)
+        return check_strength(strength)
 
     def apply(
         self,
@@ -101,8 +97,7 @@ class PriorOptions:
         from lm_eval_bayes.analysis.prior_runs import assign_priors
 
         priors = _read(self.prior or (), runs, reading, sides or {})
-        with named_as_options("prior"):
-            return assign_priors(runs, priors, self.strength(), seed=seed)
+        return assign_priors(runs, priors, self.strength(), seed=seed)
 
 
 def _read(

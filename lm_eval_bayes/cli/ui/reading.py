@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 import typer
 
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import MORE, READING, keyword, option
 from lm_eval_bayes.cli.ui.output import Progress, warn_after, warn_notes
 from lm_eval_bayes.errors import InvalidInputError
@@ -40,9 +39,8 @@ Runs = Annotated[
     typer.Argument(
         metavar="RUN",
         parser=_path,
-        help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
-        "stores, tables (.csv, .jsonl, .parquet, .npz) or logs of other tools: see "
-        "`lm-eval-bayes doctor --formats`.",
+        help="Output folders or files of the harness, trial stores, tables of trials, or logs of "
+        "other tools: see `lm-eval-bayes doctor --formats`.",
     ),
 ]
 
@@ -89,7 +87,7 @@ class ReadingOptions:
         InvalidInputError
             If a path holds no run, or the runs contradict each other.
         """
-        from lm_eval_bayes.analysis.independence import dependence_note
+        from lm_eval_bayes.analysis.comparability import dependence_note
         from lm_eval_bayes.runs.reader import read_runs
 
         arguments["regrade"] = None
@@ -97,7 +95,7 @@ class ReadingOptions:
             from lm_eval_bayes.harness.grading.grade import regraded
 
             arguments["regrade"] = regraded
-        with Progress("megabytes read", 0) as progress, named_as_options(*self.given):
+        with Progress("megabytes read", 0) as progress:
 
             def show(done: int, total: int) -> None:
                 progress.total = total // _UNIT if total >= _LONG else 0
@@ -135,13 +133,11 @@ def _parameter(name: str, declared: Field[Any]) -> Parameter:
     metavar, text = declared.metadata["metavar"], declared.metadata["help"]
     panel = READING if name in _SHOWN else MORE
     if metavar is None:
-        info = typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel)
-        return keyword(name, False, Annotated[bool, info])
+        flag = option(None, text, f"--{name.replace('_', '-')}", panel=panel)
+        return keyword(name, False, Annotated[bool, flag])
     hint = get_type_hints(Query)[declared.name]
     if get_origin(hint) is Literal:
-        return keyword(
-            name, declared.default, Annotated[hint, typer.Option(help=text, rich_help_panel=panel)]
-        )
+        return keyword(name, declared.default, Annotated[hint, option(None, text, panel=panel)])
     texts: Any = list[str] if declared.metadata.get("many") else str
     return keyword(name, None, Annotated[texts | None, option(metavar, text, panel=panel)])
 

@@ -24,13 +24,11 @@ from lm_eval_bayes.stats import (
     DecisionReached,
     Outcomes,
     Posterior,
-    SharedQuestions,
     WidthReached,
     are_distinguishable,
     batches,
     hbayes_at_n,
     pair_posterior,
-    separation_in_sd,
     trials_needed,
 )
 
@@ -121,11 +119,6 @@ class InterimAnalysis(Record):
         The central 90% interval of that forecast.
     note : str or None
         The stopping rule's own note: how often it errs, or where its error rate does not hold.
-    population_z, population_z_limit : float or None
-        The z of the difference to the baseline run in the population of questions, and what it
-        would be if endless trials of the same questions left their difference as it is. None
-        without a baseline, for one question, and for bayes@N; the limit is None also where the
-        differences of questions are not distinguished from chance.
     distinguishable : bool or None
         Whether `compare` would call the two runs distinguishable now; None without a baseline.
     """
@@ -144,8 +137,6 @@ class InterimAnalysis(Record):
     further_low: int | None = None
     further_high: int | None = None
     note: str | None = None
-    population_z: float | None = None
-    population_z_limit: float | None = None
     distinguishable: bool | None = None
 
 
@@ -260,9 +251,6 @@ class Goal:
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
             gap = pair_posterior(posterior, baseline)
             sides = posterior, posteriors[self.baseline_name]
-            further = _population_separation(
-                posterior, baseline, self.baseline[graded.task].outcomes
-            )
             further["distinguishable"] = are_distinguishable([sides], CONFIDENCE)
             estimate = f"difference {gap.mu:+.4f} (sd {gap.sigma:.4f}), "
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
@@ -294,27 +282,3 @@ class Goal:
             "further_low": forecast.additional_low,
             "further_high": forecast.additional_high,
         }
-
-
-def _population_separation(
-    posterior: Posterior, baseline: Posterior, outcomes: Outcomes
-) -> dict[str, Any]:
-    """Return z in the population of questions, now and after endless trials of these questions.
-
-    Parameters
-    ----------
-    posterior, baseline : Posterior
-        Of this run and of the baseline run, in scope "benchmark".
-    outcomes : Outcomes
-        Those of the baseline run, which may have clusters.
-    """
-    shared = SharedQuestions.of([baseline, posterior])
-    if shared is None or posterior.learned is None:
-        return {}
-    shared = replace(shared, cluster_index=outcomes.cluster_index)
-    difference, (sd, chance, _) = float(shared.difference[0, 1]), shared.spread
-    # more trials of the same questions leave the variance between questions
-    between = float(sd[0, 1] ** 2 - chance[0, 1] ** 2)
-    limit = abs(difference) / between**0.5 if between > 1e-12 else None
-    z = separation_in_sd(difference, float(sd[0, 1]))
-    return {"population_z": z, "population_z_limit": limit}

@@ -10,7 +10,6 @@ from _support.harness_command import few_tasks
 from _support.stopping_runs import TASK, rounds_of, started
 from _support.toy import OneTask, plain_task
 
-from lm_eval_bayes import compare
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
@@ -46,14 +45,7 @@ def test_a_decision_against_a_finished_run(tmp_path):
     last = rounds_of(results)[-1]
     assert '"this run" is better' in last["looks"][0]["reason"]
     assert last["trials"] < 80
-    # the population of questions, by an own computation from the logged trials
-    runs = [read_runs(tmp_path / name).runs[0] for name in ("strong", "weak")]
-    comparison = compare(*(run.outcomes for run in runs), "population")
-    look = last["looks"][0]
-    assert look["distinguishable"] is True
-    assert look["population_z"] == pytest.approx(comparison.z, rel=1e-6)
-    limit = look["population_z_limit"]
-    assert limit is None or limit > look["population_z"]
+    assert last["looks"][0]["distinguishable"] is True
 
 
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes.analysis.leaderboard import leaderboard
-from lm_eval_bayes.analysis.scorio_ranking import rank_by_scorio, scorio_methods
+from lm_eval_bayes.analysis.other_rankings import rank_by_scorio, scorio_methods
 from lm_eval_bayes.runs.task_run import TaskRun
 
 IDS = [f"q{i}" for i in range(12)]
