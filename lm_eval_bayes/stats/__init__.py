@@ -33,7 +33,6 @@ from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves as co
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED as UNPAIRED
 from lm_eval_bayes.stats.comparison.shared_questions import Align as Align
 from lm_eval_bayes.stats.comparison.shared_questions import Aligned as Aligned
-from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions as SharedQuestions
 from lm_eval_bayes.stats.comparison.shared_questions import align_questions as align_questions
 from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior as pair_posterior
 from lm_eval_bayes.stats.comparison.single_trial import (
