@@ -15,7 +15,6 @@ import numpy as np
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import (
     first_names,
-    format_interval,
     format_score,
     plural,
     questions_in_words,
@@ -141,9 +140,13 @@ class GateCheck(Record):
         """Return the estimate with its interval, and when the check fails."""
         what, fails = ("A - B", -self.limit) if self.check == "worse" else ("A", self.limit)
         what = "lowest question" if self.quantity == "question" else what
+        values = self.estimate, self.interval.low, self.interval.high
+        estimate, low, high = (
+            "+" * (what == "A - B" and value > 0) + format_score(value) for value in values
+        )
         k = self.extrapolated_from
         return (
-            f"{what} {format_score(self.estimate)} (95%: {format_interval(self.interval)}); fails "
+            f"{what} {estimate} (95%: {low} to {high}); fails "
             + ("if distinguishable and negative" if fails == 0.0 else f"below {fails:g}")
             + ("" if k is None else f"; extrapolated from N = {k}")
         )

@@ -208,6 +208,9 @@ def read_sides(
             raise InvalidInputError.of("A", "missing", rule, ", ".join(saved_a.models))
         if model_a is not None and model_a == model_b:
             raise InvalidInputError.of("-b", "duplicate", "be another model than A", model_b)
+        if len(saved_a.models) > 2:
+            n = len(saved_a.models)
+            warn_after(f"note: a pair that was chosen before looking; for all {n} models: rank")
         runs_a = saved_a.of_model(model_a or others.pop(0))
         return runs_a, saved_a.of_model(model_b or others.pop(0))
     saved = reading.read([a, b], merge=False, argument="A or B")

@@ -120,7 +120,7 @@ def command(
         say_next(["lm-eval-bayes", "rank", *words])
     elif further:
         goal = f"{further[0].forecast.target:g}"
-        say_next(["lm-eval-bayes", "run", "--width", goal], "and what `lm_eval` got")
+        say_next(["lm-eval-bayes", "run", "--width", goal], "and what lm_eval got")
 
 
 def _until_narrow(

@@ -17,8 +17,8 @@ from lm_eval_bayes.cli.ui.output import all_columns, say
 
 #: Columns of a screen on a terminal, and of its bars in a pipe.
 WIDTH, PIPED_BAR = 80, 30
-#: Rows of a table on a terminal, unless all are asked for.
-_MOST_ROWS = 15
+#: Rows of a table on a terminal, unless all are asked for: all up to 19, else 15.
+_ALL_ROWS, _MOST_ROWS = 19, 15
 #: The shortest form of a name on a terminal.
 _SHORTEST_NAME = 12
 #: Letters in a cell of numbers after the first column, as in "0.31 to 0.42".
@@ -167,7 +167,8 @@ def say_columns(columns: Sequence[Column], form: Form) -> None:
     columns = [column for column in columns if column.cells]
     columns = _fitted(columns, form.width)
     n_rows = len(columns[0].cells)
-    most = n_rows if form.verbose or form.is_piped else _MOST_ROWS
+    shows_all = form.verbose or form.is_piped or n_rows <= _ALL_ROWS
+    most = n_rows if shows_all else _MOST_ROWS
     rows = [
         [column.head for column in columns],
         *zip(*(column.cells[:most] for column in columns), strict=True),
@@ -217,6 +218,7 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def say_next(command: Sequence[str], note: str = "") -> None:
-    """Print the command to type next, and what it does."""
+    """Print the command to type next, and what it does, as the comment of a shell, if it fits."""
     line = f"Next: {shlex.join(map(str, command))}"
-    say(f"{line}   ({note})" if note else line)
+    commented = f"{line}   # {note}"
+    say(commented if note and len(commented) <= WIDTH else line)

@@ -102,7 +102,7 @@ def _show_models(noise: TaskNoise, form: Form) -> None:
     models = noise.models
     columns = [
         names("model", [model.model for model in models]),
-        Column("score", [format_score(model.components.score) for model in models]),
+        Column("avg@N", [format_score(model.components.score) for model in models]),
         Column(
             "run again" + ", at most" * any(m.full.is_bound for m in models),
             [format_difference(model.full.distance) for model in models],

@@ -156,12 +156,11 @@ def tables_with_all_columns(wide: bool) -> Iterator[None]:
         warnings, notes = _WAITING.get() or ({}, {})
         _WIDE.reset(tokens[0])
         _WAITING.reset(tokens[1])
-        lines = [*warnings, *notes]
-        shown = lines if wide else [*warnings][:_MOST_WARNINGS]
+        shown = [*warnings, *notes] if wide else [*warnings][:_MOST_WARNINGS]
         for line in shown:
             warn(line)
-        if len(lines) > len(shown):
-            warn(f"{plural(len(lines) - len(shown), 'more note')}: --verbose")
+        if len(warnings) > len(shown):
+            warn(f"{len(warnings) - len(shown)} more: --verbose")
 
 
 def say_each(
