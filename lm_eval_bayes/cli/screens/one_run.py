@@ -153,7 +153,7 @@ def show_rows(
     bars = [axis.bar(mu, thick, thin) for _, mu, thick, thin in rows]
     say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
     if form.drawn:
-        others = [thin for *_, thin in rows if thin is not None]
+        others = [row[3] for row in rows if row[3] is not None]
         ends = f" ({form.ends(others[0])})" if len(others) == 1 else ""
         say(f"━ these questions   ─ other questions of the kind{ends}   ● mean")
 
