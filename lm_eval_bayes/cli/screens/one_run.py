@@ -153,8 +153,8 @@ def show_rows(
     bars = [axis.bar(mu, thick, thin) for _, mu, thick, thin in rows]
     say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
     if form.drawn:
-        others = [row[3] for row in rows if row[3] is not None]
-        ends = f" ({form.ends(others[0])})" if len(others) == 1 else ""
+        of_kind = [row[3] for row in rows if row[3] is not None]
+        ends = f" ({form.ends(of_kind[0])})" if len(of_kind) == 1 else ""
         say(f"━ these questions   ─ other questions of the kind{ends}   ● mean")
 
 
