@@ -251,7 +251,7 @@ def _show_pairs(plan: SeparationPlan, form: Form) -> None:
     cells = [f"{n:>3} {bar}" for (_, n), bar in zip(counts, bars, strict=True)]
     columns.append(Column("distinguishable pairs", cells, left=True))
     say_columns([*columns, Column("", [f"{share:.0%}" for share in shares])], form)
-    say("Counts are forecasts (medians).")
+    say("Counts are forecasts (medians). On other questions only more questions help.")
     if form.verbose:
         say()
         _show_each_pair(plan.lines, form)
