@@ -16,6 +16,7 @@ from lm_eval_bayes.analysis.comparability import (
     identical_runs,
     question_rows,
 )
+from lm_eval_bayes.analysis.settings import settings_difference
 from lm_eval_bayes.analysis.summary import posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
@@ -32,6 +33,7 @@ from lm_eval_bayes.stats import (
     PassCurveComparison,
     Posterior,
     Scope,
+    SettingsDifference,
     TaskMeans,
     align_questions,
     are_distinguishable,
@@ -90,6 +92,8 @@ class TaskComparison(Record):
         Warnings: what else differs between the two runs.
     copies : bool
         Whether the runs are identical, see `identical_runs`.
+    settings : SettingsDifference or None
+        A − B in settings like these, see `settings_difference`.
     """
 
     task: str
@@ -101,6 +105,7 @@ class TaskComparison(Record):
     curves: PassCurveComparison | None = field(metadata=json_name("pass_at_k"))
     differs: tuple[str, ...] = ()
     copies: bool = False
+    settings: SettingsDifference | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -245,6 +250,7 @@ def compare_runs(
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
                 differs=tuple(consistency_warnings([run_a, run_b])),
                 copies=_are_copies(run_a, run_b),
+                settings=settings_difference(run_a, run_b, spec),
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}

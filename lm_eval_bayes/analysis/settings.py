@@ -10,7 +10,14 @@ from lm_eval_bayes._util.plain import to_plain
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import IntArray, IntervalSpec, SettingsPosterior, score_over_settings
+from lm_eval_bayes.stats import (
+    IntArray,
+    IntervalSpec,
+    SettingsDifference,
+    SettingsPosterior,
+    difference_over_settings,
+    score_over_settings,
+)
 
 
 def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPosterior | None, str]:
@@ -53,6 +60,17 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
             reason = str(error)
     note = f"no interval about settings like these ({plural(len(labels), 'setting')}): {reason}"
     return None, note
+
+
+def settings_difference(a: TaskRun, b: TaskRun, spec: IntervalSpec) -> SettingsDifference | None:
+    """Return A − B in settings like these, on these questions, paired by settings of one name.
+
+    None unless both models have several settings that can be counted, and the same questions.
+    """
+    if not (a.settings and b.settings) or {*a.question_ids} != {*b.question_ids}:
+        return None
+    of_a, of_b = (settings_posterior(run, spec)[0] for run in (a, b))
+    return None if of_a is None or of_b is None else difference_over_settings(of_a, of_b)
 
 
 def _counts(run: TaskRun) -> IntArray:

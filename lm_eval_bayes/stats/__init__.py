@@ -142,6 +142,10 @@ from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast as Trial
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials as allocate_trials
 from lm_eval_bayes.stats.sequential.trials_needed import forecast_separation as forecast_separation
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed as trials_needed
+from lm_eval_bayes.stats.settings.comparison import SettingsDifference as SettingsDifference
+from lm_eval_bayes.stats.settings.comparison import (
+    difference_over_settings as difference_over_settings,
+)
 from lm_eval_bayes.stats.settings.posterior import SettingsPosterior as SettingsPosterior
 from lm_eval_bayes.stats.settings.posterior import Spread as Spread
 from lm_eval_bayes.stats.settings.posterior import score_over_settings as score_over_settings

@@ -9,7 +9,7 @@ import pytest
 from _support.command_line import answer, called
 from _support.tables import write_rows
 
-from lm_eval_bayes.stats import score_over_settings
+from lm_eval_bayes.stats import difference_over_settings, score_over_settings
 
 
 @pytest.fixture
@@ -96,6 +96,34 @@ def test_the_screen_has_the_interval_the_scores_and_the_sd(days):
     assert "prior" not in lines
     assert "differ" not in lines
     assert len(printed) <= 25
+
+
+def test_two_models_are_compared_over_settings(tmp_path):
+    rng = np.random.default_rng(5)
+    p = rng.beta(2.0, 3.0, 20)
+    counts = []
+    for name, shift in (("a", 0.15), ("b", 0.0)):
+        right = {f"day{s}": rng.binomial(4, np.clip(p + shift, 0, 1)) for s in range(4)}
+        counts.append(planted(tmp_path / f"{name}.csv", right, model=name))
+    paths = (tmp_path / "a.csv", tmp_path / "b.csv")
+    labels = [f"day{s}" for s in range(4)]
+    expected = difference_over_settings(*(score_over_settings(c, labels=labels) for c in counts))
+    (task,) = answer("compare", *paths)["tasks"]
+    for name in ("mean", "low", "high", "p_above"):
+        assert task["settings"][name] == pytest.approx(getattr(expected, name), abs=1e-12)
+    assert task["settings"]["paired"] == labels
+    # the difference of the settings' means, by hand
+    means = [c[..., 1].sum() / c.sum() for c in counts]
+    assert expected.mean == pytest.approx(means[0] - means[1], abs=0.01)
+    assert expected.low < task["interval"]["low"]
+    assert expected.high > task["interval"]["high"]
+    (line,) = [line for line in screen("compare", *paths) if line.startswith("settings like")]
+    for value in (expected.mean, expected.low, expected.high):
+        assert f"{value:+.3f}" in line
+    one = planted(tmp_path / "one.csv", {"day0": rng.binomial(4, p)}, model="one")
+    assert one.shape == (1, 20, 2)
+    (task,) = answer("compare", paths[0], tmp_path / "one.csv")["tasks"]
+    assert task["settings"] is None
 
 
 def test_one_setting_is_not_told_but_for_its_sensitivity(tmp_path):

@@ -353,10 +353,13 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
 
 def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> None:
     first = next(iter(results.values()))
-    rows = []
+    rows: list[tuple[str, float, Any]] = []
     for scope, result in results.items():
         of_scope = result.overall or result.tasks[0].comparison
         rows.append((_WHERE[scope], of_scope.posterior.mu, of_scope.interval))
+    of_settings = first.tasks[0].settings
+    if first.overall is None and of_settings is not None:
+        rows.append(("settings like these", of_settings.mean, of_settings))
     if first.overall is not None:
         for task in first.tasks:
             rows.append((task.task, task.comparison.difference, task.comparison.interval))
