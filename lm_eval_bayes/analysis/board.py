@@ -20,6 +20,7 @@ from lm_eval_bayes.analysis.leaderboard import (
     mean_of_tasks,
     overall_leaderboard,
 )
+from lm_eval_bayes.analysis.settings import pairs_over_settings
 from lm_eval_bayes.analysis.summary import GroupSummary, posteriors_of_means
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
@@ -49,11 +50,14 @@ class Board:
         That of the sentences, and of the order of the models.
     tasks : tuple of Board
         Those of the single tasks; empty for one task.
+    n_over_settings : int or None
+        Distinguishable pairs in settings like these, see `pairs_over_settings`.
     """
 
     scopes: Mapping[Scope, Leaderboard]
     scope: Scope = "benchmark"
     tasks: tuple[Board, ...] = ()
+    n_over_settings: int | None = None
 
     @property
     def leaderboard(self) -> Leaderboard:
@@ -183,6 +187,8 @@ class Board:
         if self.scope == "benchmark" and "population" in self.scopes:
             n_elsewhere = self.n_distinguishable("population")
             where += f", {n_elsewhere:,} on other questions of the kind"
+        if self.n_over_settings is not None:
+            where += f", {self.n_over_settings:,} in settings like these"
         return f"{pairs} distinguishable {where}."
 
     def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
@@ -240,7 +246,7 @@ def task_board(
         )
         for scope in scopes
     }
-    return Board(boards, spec.scope)
+    return Board(boards, spec.scope, n_over_settings=pairs_over_settings(runs, spec))
 
 
 def mean_of_common(

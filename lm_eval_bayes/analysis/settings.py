@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
+    CONFIDENCE,
     IntArray,
     IntervalSpec,
     SettingsDifference,
     SettingsPosterior,
+    compare_simultaneously,
     difference_over_settings,
+    errors_over_settings,
     score_over_settings,
 )
 
@@ -71,6 +75,23 @@ def settings_difference(a: TaskRun, b: TaskRun, spec: IntervalSpec) -> SettingsD
         return None
     of_a, of_b = (settings_posterior(run, spec)[0] for run in (a, b))
     return None if of_a is None or of_b is None else difference_over_settings(of_a, of_b)
+
+
+def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | None:
+    """Return how many pairs of models are distinguishable in settings like these.
+
+    On these questions, all pairs compared at once, with one spread of settings for all models.
+    None unless every model has several settings that can be counted.
+    """
+    if len(runs) < 2 or not all(run.settings for run in runs):
+        return None
+    posteriors = [settings_posterior(run, spec)[0] for run in runs]
+    known = [posterior for posterior in posteriors if posterior is not None]
+    if len(known) < len(runs):
+        return None
+    errors = errors_over_settings(known)
+    compared = compare_simultaneously([errors], len(runs), CONFIDENCE, spec.seed)
+    return int(compared.separated.sum())
 
 
 def _counts(run: TaskRun) -> IntArray:

@@ -126,6 +126,9 @@ from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks as simultaneous_
 from lm_eval_bayes.stats.ranking.rank import sort_best_first as sort_best_first
 from lm_eval_bayes.stats.ranking.shared_scores import SharedScores as SharedScores
 from lm_eval_bayes.stats.ranking.shared_scores import shared_scores as shared_scores
+from lm_eval_bayes.stats.ranking.simultaneous import (
+    compare_simultaneously as compare_simultaneously,
+)
 from lm_eval_bayes.stats.results import Estimate as Estimate
 from lm_eval_bayes.stats.results import PerQuestion as PerQuestion
 from lm_eval_bayes.stats.results import Posterior as Posterior
@@ -146,6 +149,7 @@ from lm_eval_bayes.stats.settings.comparison import SettingsDifference as Settin
 from lm_eval_bayes.stats.settings.comparison import (
     difference_over_settings as difference_over_settings,
 )
+from lm_eval_bayes.stats.settings.comparison import errors_over_settings as errors_over_settings
 from lm_eval_bayes.stats.settings.posterior import SettingsPosterior as SettingsPosterior
 from lm_eval_bayes.stats.settings.posterior import Spread as Spread
 from lm_eval_bayes.stats.settings.posterior import score_over_settings as score_over_settings

@@ -126,6 +126,36 @@ def test_two_models_are_compared_over_settings(tmp_path):
     assert task["settings"] is None
 
 
+def test_a_ranking_counts_the_pairs_that_settings_like_these_distinguish(tmp_path):
+    rng = np.random.default_rng(8)
+    p = rng.beta(2.0, 3.0, 30)
+    # settings move every model by themselves: far more than trials explain
+    moves = {"a": (0.2, 0.0, 0.25), "b": (0.05, -0.1, 0.2), "c": (-0.3, -0.25, -0.28)}
+    paths, posteriors = [], []
+    for name, shifts in moves.items():
+        chances = {f"day{s}": np.clip(p + shift, 0.0, 1.0) for s, shift in enumerate(shifts)}
+        right = {label: rng.binomial(16, chance) for label, chance in chances.items()}
+        paths.append(tmp_path / f"{name}.csv")
+        counts = planted(paths[-1], right, n_trials=16, model=name)
+        # of no setting in common, and three pairs at once by Bonferroni's bound
+        labels = [f"{name} {label}" for label in right]
+        posteriors.append(score_over_settings(counts, labels=labels, level=1 - 0.05 / 3))
+    differences = [
+        difference_over_settings(posteriors[i], posteriors[j]) for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
+    apart = sum(d.low > 0 or d.high < 0 for d in differences)
+    assert apart == 2
+    content = answer("rank", *paths)
+    ((_, n_apart),) = content["pairs_over_settings"].items()
+    assert n_apart == apart
+    sentence = " ".join(screen("rank", *paths)[:2])
+    assert f"{n_apart} in settings like these" in sentence
+    one = planted(tmp_path / "one.csv", {"day0": rng.binomial(4, p)}, model="one")
+    assert one.shape == (1, 30, 2)
+    content = answer("rank", *paths, tmp_path / "one.csv")
+    assert list(content["pairs_over_settings"].values()) == [None]
+
+
 def test_one_setting_is_not_told_but_for_its_sensitivity(tmp_path):
     counts = planted(tmp_path / "m.csv", {"one": [1, 2, 3, 4, 0, 2, 2, 3]})
     assert on_settings("summary", tmp_path / "m.csv") == []

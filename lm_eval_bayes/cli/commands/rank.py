@@ -67,6 +67,7 @@ def command(
             {
                 "leaderboards": leaderboards,
                 "overall": overall and overall.leaderboard,
+                "pairs_over_settings": {b.leaderboard.task: b.n_over_settings for b in boards},
                 "priors": effects,
                 "warnings": saved.warnings,
             }
