@@ -176,6 +176,17 @@ def format_integer(n: float | None) -> str:
     return NO_VALUE if n is None else f"{n:,.0f}"
 
 
+def format_number(n: float) -> str:
+    """Return a number of things, or a mean of such numbers.
+
+    Examples
+    --------
+    >>> format_number(4.5), format_number(12345.0)
+    ('4.5', '12,345')
+    """
+    return f"{n:,.1f}".removesuffix(".0")
+
+
 def format_range(ends: tuple[int, int] | None) -> str:
     """Return a range of whole numbers, or the number where both ends are equal.
 

@@ -169,9 +169,19 @@ class RunComparison(Record):
         return all(task.copies for task in self.tasks)
 
     @property
+    def summary(self) -> Comparison | MeanDifference:
+        """A − B in the mean over tasks, or on the only task."""
+        return self.overall or self.tasks[0].comparison
+
+    @property
+    def distinguishable(self) -> bool:
+        """Whether the models are distinguishable in the mean over tasks, or on the only task."""
+        return (self.overall or self.tasks[0]).distinguishable
+
+    @property
     def p_a_greater(self) -> float:
         """P(A > B) + ½ P(A = B): on the mean over tasks, or on the only task."""
-        return (self.overall or self.tasks[0].comparison).p_a_greater
+        return self.summary.p_a_greater
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -249,7 +259,8 @@ def compare_runs(
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
                 differs=tuple(consistency_warnings([run_a, run_b])),
-                copies=_are_copies(run_a, run_b),
+                copies={*run_a.question_ids} == {*run_b.question_ids}
+                and bool(identical_runs([run_a, run_b])),
                 settings=settings_difference(run_a, run_b, spec),
             )
         )
@@ -261,10 +272,6 @@ def compare_runs(
         only_a=tuple(task for task in runs_a if task not in runs_b),
         only_b=tuple(task for task in runs_b if task not in runs_a),
     )
-
-
-def _are_copies(a: TaskRun, b: TaskRun) -> bool:
-    return set(a.question_ids) == set(b.question_ids) and bool(identical_runs([a, b]))
 
 
 def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:

@@ -223,18 +223,16 @@ def gate_outcome(outcomes: Iterable[GateOutcome]) -> GateOutcome:
 
 def _worse(comparison: RunComparison, margin: float, family: _Family | None) -> GateCheck:
     """Check whether A is worse than B."""
-    pair = comparison.overall or comparison.tasks[0]
     where = _where(comparison, comparison.tasks[0])
     if comparison.overall is not None:
         where = f"in the mean of {plural(len(comparison.tasks), 'task')}"
     if family is not None:
         check = _checked("worse", family.quantity, where, family.difference, -margin)
         return replace(check, extrapolated_from=family.extrapolated_from)
-    difference = (comparison.overall or comparison.tasks[0].comparison).posterior
-    check = _checked("worse", "score", where, difference, -margin)
-    if margin == 0.0 and pair.distinguishable:
+    check = _checked("worse", "score", where, comparison.summary.posterior, -margin)
+    if margin == 0.0 and comparison.distinguishable:
         return replace(check, outcome="failed" if check.estimate < 0.0 else "passed")
-    if not pair.distinguishable and (margin == 0.0 or check.outcome == "failed"):
+    if not comparison.distinguishable and (margin == 0.0 or check.outcome == "failed"):
         check = replace(check, outcome="not known yet")
     forecast = pair_forecast(comparison) if margin == 0.0 else None
     return replace(check, forecast=forecast, copies=comparison.copies)

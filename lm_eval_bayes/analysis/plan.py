@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import format_number, plural
 from lm_eval_bayes._util.validation import check_count
 from lm_eval_bayes.analysis.comparability import (
     ARE_COPIES,
@@ -232,8 +232,7 @@ class SeparationPlan(Record):
             of_leader = [line for line in self.lines if self.models[0] in line.models]
             forecasts = [self._when(of_leader, f"tell {self.models[0]} from every other model")]
             if all(line.forecast.reachable for line in of_leader):
-                which = f"all {self.n_pairs:,} pairs"
-                which = "all other pairs" if self.copies else which
+                which = "all other pairs" if self.copies else f"all {self.n_pairs:,} pairs"
                 forecasts.append(self._when(self.lines, f"distinguish {which}"))
             is_copied = any(self.models[0] in pair for pair in self.copies)
             sentences = [*forecasts[is_copied:], *sentences]
@@ -253,24 +252,13 @@ class SeparationPlan(Record):
         most = max((total for total in totals if total is not None), default=0.0)
         if None in totals:
             return f"{lines[0].forecast.max_trials:,} more trials per question may not {goal}."
-        more = f"{trials_in_words(most)} per question ({number_of_trials(most - self.n_now)} more)"
+        more = f"{trials_in_words(most)} per question ({format_number(most - self.n_now)} more)"
         return f"{more} may {goal}."
-
-
-def number_of_trials(n: float) -> str:
-    """Return N, the mean over questions where these differ.
-
-    Examples
-    --------
-    >>> number_of_trials(4.5), number_of_trials(12345.0)
-    ('4.5', '12,345')
-    """
-    return f"{n:,.1f}".removesuffix(".0")
 
 
 def trials_in_words(n: float) -> str:
     """Return "4.5 trials", or "1 trial"."""
-    return f"{number_of_trials(n)} {'trial' if n == 1.0 else 'trials'}"
+    return f"{format_number(n)} {'trial' if n == 1.0 else 'trials'}"
 
 
 def apart_sentence(forecast: TrialsForecast, models: str = "them") -> str:

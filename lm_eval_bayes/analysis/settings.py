@@ -86,10 +86,10 @@ def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | No
     if len(runs) < 2 or not all(run.settings for run in runs):
         return None
     posteriors = [settings_posterior(run, spec)[0] for run in runs]
-    known = [posterior for posterior in posteriors if posterior is not None]
-    if len(known) < len(runs):
+    counted = [posterior for posterior in posteriors if posterior is not None]
+    if len(counted) < len(runs):
         return None
-    errors = errors_over_settings(known)
+    errors = errors_over_settings(counted)
     compared = compare_simultaneously([errors], len(runs), CONFIDENCE, spec.seed)
     return int(compared.separated.sum())
 

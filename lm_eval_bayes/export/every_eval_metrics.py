@@ -68,8 +68,8 @@ def results_of(
     if summary.average is not None:
         method = _SCORE_ERROR if run.scored else _AVERAGE_ERROR
         sigma = summary.average.sigma
-        known = sigma is not None and math.isfinite(sigma)
-        error = {"standard_error": {"value": sigma, "method": method}} if known else {}
+        has_sd = sigma is not None and math.isfinite(sigma)
+        error = {"standard_error": {"value": sigma, "method": method}} if has_sd else {}
         results.append(_result(summary, f"avg@{n}", summary.average.value, **error))
     results += [
         _result(summary, name, number)

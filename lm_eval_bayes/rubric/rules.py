@@ -171,8 +171,8 @@ class Condition:
 
         def named(name: str) -> Truth:
             if name not in VARIABLES:
-                known = ", ".join(VARIABLES)
-                rule = f"name rubric variables ({known}) or compare a signal with a number"
+                names = ", ".join(VARIABLES)
+                rule = f"name rubric variables ({names}) or compare a signal with a number"
                 raise InvalidInputError.of(argument, "choice", rule, name)
             variables[name] = None
             return np.zeros(0)

@@ -210,9 +210,9 @@ def _with_settings(partials: Sequence[PartialRun]) -> list[PartialRun]:
             if continues or of_run.isdisjoint(ids):
                 paths[at] = run
                 break
-        questions, known = runs.setdefault(paths[at], (set(), set()))
+        questions, trials_of_run = runs.setdefault(paths[at], (set(), set()))
         questions.update(ids)
-        known.update(numbers)
+        trials_of_run.update(numbers)
     parts = distinct_parts(paths)
     stems = {path: _ENDINGS.sub("", part) for path, part in parts.items()}
     labels = stems if len({*stems.values()}) == len(parts) else parts

@@ -487,7 +487,7 @@ class _PriorStates(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _prior_states(n_categories: int, n_tasks: int, n: int, seed: int) -> _PriorStates:
-    """Draw n states from the prior."""
+    """Draw n states from the prior, which fits share: moves change copies, see `resampled`."""
     rng = np.random.default_rng([seed, 4])
     mean_shape = np.full((KINDS, n_categories, n), MEAN_TOTAL / n_categories)
     log_share = np.log(_draw_shares(mean_shape.swapaxes(0, 1), rng)).swapaxes(0, 1)

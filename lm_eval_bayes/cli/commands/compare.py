@@ -177,8 +177,7 @@ def command(
     say_counted((run.counted for run in compared_runs), protocols, form)
     warn_about(comparison)
     words = [*map(str, [a] if b is None else [a, b]), *reading.words()]
-    distinguishable = (comparison.overall or comparison.tasks[0]).distinguishable
-    say_next(["lm-eval-bayes", "report" if distinguishable else "plan", *words])
+    say_next(["lm-eval-bayes", "report" if comparison.distinguishable else "plan", *words])
 
 
 # -- the two models ------------------------------------------------------------------------------
@@ -328,25 +327,24 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     from lm_eval_bayes.analysis.comparability import ARE_COPIES
     from lm_eval_bayes.stats import CONFIDENCE
 
-    summaries = {s: result.overall or result.tasks[0].comparison for s, result in results.items()}
-    are = {s: (result.overall or result.tasks[0]).distinguishable for s, result in results.items()}
     scope, result = next(iter(results.items()))
     where = f"on {questions_in_words(scope, result.tasks[0].comparison.n_questions)}"
     if result.overall is not None:
         where = f"in the mean of {len(result.tasks)} tasks"
-    summary = summaries[scope]
+    summary = result.summary
     equal = ""
     if summary.rope is not None and summary.p_rope is not None and summary.p_rope >= CONFIDENCE:
         low, high = summary.rope
         equal = f" They differ by {low:g} to {high:g} with probability {summary.p_rope:.3f}."
-    if not are[scope]:
+    if not result.distinguishable:
         both, level = " and ".join(models), format_score(abs(summary.posterior.mu)) == "0.000"
         if result.copies:
             return f"{both} {ARE_COPIES}."
         level_and = "level and " * level
         return f"{both} are {level_and}not distinguishable {where}.{equal}"
     better, worse = models if summary.p_a_greater >= 0.5 else models[::-1]
-    if scope == "benchmark" and are.get("population"):
+    of_kind = results.get("population")
+    if scope == "benchmark" and of_kind is not None and of_kind.distinguishable:
         where += ", and on others of the kind"
     return f"{better} is better than {worse}: they are distinguishable {where}.{equal}"
 
@@ -355,14 +353,12 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     first = next(iter(results.values()))
     rows: list[tuple[str, float, Any]] = []
     for scope, result in results.items():
-        of_scope = result.overall or result.tasks[0].comparison
-        rows.append((_WHERE[scope], of_scope.posterior.mu, of_scope.interval))
-    of_settings = first.tasks[0].settings
-    if first.overall is None and of_settings is not None:
-        rows.append(("settings like these", of_settings.mean, of_settings))
+        rows.append((_WHERE[scope], result.summary.posterior.mu, result.summary.interval))
     if first.overall is not None:
         for task in first.tasks:
             rows.append((task.task, task.comparison.difference, task.comparison.interval))
+    elif (of_settings := first.tasks[0].settings) is not None:
+        rows.append(("settings like these", of_settings.mean, of_settings))
     spec = first.spec
     columns = [
         names("A - B on", [where for where, _, _ in rows]),

@@ -416,12 +416,12 @@ def _described(path: Path) -> dict[str, Any]:
     from lm_eval_bayes.runs.reader import read_runs
     from lm_eval_bayes.runs.readers.formats import recognise
 
-    format, found = recognise(path)
+    format, recognised = recognise(path)
     saved = read_runs([path], dedupe=True)
     return {
         "path": str(path),
         "format": format.name,
-        "files": [str(file) for file in found.files],
+        "files": [str(file) for file in recognised.files],
         "runs": [
             {
                 "model": run.model,

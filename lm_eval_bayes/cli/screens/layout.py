@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lm_eval_bayes._util.text import format_score, one_line, shorten_names
+from lm_eval_bayes._util.text import format_number, format_score, one_line, shorten_names
 from lm_eval_bayes.cli.screens.bars import Axis, Ends
 from lm_eval_bayes.cli.ui.output import all_columns, say
 
@@ -82,7 +82,7 @@ class Form:
 
     def number(self, value: float) -> str:
         """Return a number of things, or a mean of such numbers, with commas for people."""
-        text = f"{value:,.1f}".removesuffix(".0")
+        text = format_number(value)
         return text if self.drawn else text.replace(",", "")
 
 
@@ -161,7 +161,7 @@ def say_counted(counted: Iterable[str], protocols: Iterable[str], form: Form) ->
 
 
 def say_columns(columns: Sequence[Column], form: Form) -> None:
-    """Print a table; on a terminal long names are shortened, and no more than 15 rows shown."""
+    """Print a table; on a terminal long names are shortened, and of many rows 15 shown."""
     from rich.cells import cell_len, set_cell_size
 
     columns = [column for column in columns if column.cells]

@@ -15,13 +15,12 @@ from lm_eval_bayes._util.text import (
     plural,
     questions_in_words,
 )
-from lm_eval_bayes.cli.screens.bars import Axis, Ends
+from lm_eval_bayes.cli.screens.bars import Ends
 from lm_eval_bayes.cli.screens.layout import (
     Column,
     Form,
-    free_width,
     names,
-    say_columns,
+    say_bars,
     say_sentence,
 )
 from lm_eval_bayes.cli.ui.output import say
@@ -148,10 +147,7 @@ def show_rows(
     if not form.drawn:
         others = [NO_VALUE if thin is None else form.ends(thin) for *_, thin in rows]
         columns.append(Column("other questions", others, left=True))
-    intervals = [ends for _, _, thick, thin in rows for ends in (thick, thin) if ends]
-    axis = Axis.of(intervals, free_width(columns, form), form.drawn, bounds)
-    bars = [axis.bar(mu, thick, thin) for _, mu, thick, thin in rows]
-    say_columns([*columns, Column(axis.heading(), bars, left=True)], form)
+    say_bars(columns, [(mu, thick, thin) for _, mu, thick, thin in rows], form, bounds)
     if form.drawn:
         of_kind = [row[3] for row in rows if row[3] is not None]
         ends = f" ({form.ends(of_kind[0])})" if len(of_kind) == 1 else ""

@@ -99,8 +99,8 @@ def _board(posteriors: Sequence[SettingsPosterior]) -> OverT:
     if not shared[0].is_known:
         rule = "have a model with two settings or more"
         raise InvalidInputError.of("posteriors", "unsupported", rule, "one setting of each model")
-    means = np.stack([each.span * each.given.mean for each in shared])
-    variances = np.stack([each.span**2 * each.given.variance for each in shared])
+    means = np.stack([model.span * model.given.mean for model in shared])
+    variances = np.stack([model.span**2 * model.given.variance for model in shared])
     return shared[0].given.mass, means, variances
 
 

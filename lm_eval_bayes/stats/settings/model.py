@@ -77,15 +77,17 @@ class GivenT(NamedTuple):
 
     def cdf(self, scores: FloatArray) -> FloatArray:
         """Return the masses below scores, an array of one dimension."""
-        kept = self.mass > _NEGLIGIBLE
+        mass = self.mass
+        nodes = mass > _NEGLIGIBLE
         total = np.maximum(self.mean * (1.0 - self.mean) / self.variance - 1.0, _LEAST_TOTAL)
-        a, b = (total * self.mean)[kept, None], (total * (1.0 - self.mean))[kept, None]
-        return np.asarray(self.mass[kept] @ special.betainc(a, b, scores) / self.mass[kept].sum())
+        a, b = (total * self.mean)[nodes, None], (total * (1.0 - self.mean))[nodes, None]
+        return np.asarray(mass[nodes] @ special.betainc(a, b, scores) / mass[nodes].sum())
 
     def distribution(self, bounds: Ends) -> TabulatedDistribution:
         """Return the distribution of m, from the scale [0, 1] to these bounds."""
-        centre = float(self.mass @ self.mean)
-        sd = float(np.sqrt(self.mass @ (self.variance + (self.mean - centre) ** 2)))
+        mass = self.mass
+        centre = float(mass @ self.mean)
+        sd = float(np.sqrt(mass @ (self.variance + (self.mean - centre) ** 2)))
         least = float(np.sqrt(self.variance.min()))
         axis = _logit_axis(centre, least / (centre * (1.0 - centre)))
         masses = np.clip(self.cdf(special.expit(axis)), 1e-15, 1.0 - 1e-15)

@@ -136,7 +136,7 @@ class SettingsPosterior(Record):
     def these(self) -> dict[Scope, Summary]:
         """By scope, the score in these settings: hbayes@N of all trials together."""
         both = (self.benchmark, self.population)
-        return {each.scope: _summary(each.distribution, self.level) for each in both}
+        return {score.scope: _summary(score.distribution, self.level) for score in both}
 
     @cached_property
     def distributions(self) -> dict[Scope, TabulatedDistribution]:
@@ -151,7 +151,7 @@ class SettingsPosterior(Record):
     @cached_property
     def like(self) -> dict[Scope, Summary]:
         """By scope, the score in settings like these; empty where it is not known."""
-        return {scope: _summary(each, self.level) for scope, each in self.distributions.items()}
+        return {scope: _summary(score, self.level) for scope, score in self.distributions.items()}
 
     @property
     def sensitivity(self) -> tuple[tuple[float, float], ...]:
@@ -270,11 +270,11 @@ def share_t(posteriors: Sequence[SettingsPosterior]) -> list[SettingsPosterior]:
     The likelihood of t is the product of the models'. A model with one setting then has the
     interval about settings like these that the others' settings allow.
     """
-    total = np.sum([each.given.log_likelihood for each in posteriors], axis=0)
-    is_known, shared = any(each.is_known for each in posteriors), []
-    for each in posteriors:
-        given = each.given._replace(log_of_others=total - each.given.log_likelihood)
-        shared.append(replace(each, given=given, is_known=is_known))
+    total = np.sum([model.given.log_likelihood for model in posteriors], axis=0)
+    is_known, shared = any(model.is_known for model in posteriors), []
+    for model in posteriors:
+        given = model.given._replace(log_of_others=total - model.given.log_likelihood)
+        shared.append(replace(model, given=given, is_known=is_known))
     return shared
 
 
