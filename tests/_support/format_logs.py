@@ -196,7 +196,8 @@ LOGS = {
     "NeMo-Skills": [
         Log(f"nemo_skills/published/eval-results/{folder}", file, ".", (), score=_NEMO)
         for folder, file in (("gpqa", "output-rs0.jsonl"), ("hendrycks_math", "output-rs2.jsonl"))
-    ],
+    ]
+    + [Log("nemo_skills/robust/qwen", "gpqa/boxed_2/*/*/output-rs0.jsonl", ".", (), score=_NEMO)],
     "MathArena": [Log("matharena/outputs", "**/weak/1.json.zst", None, ("correct",))],
     "counts": [
         Log(_counts, f"counts{ending}", None, (), lambda row: int(row["n"]), ("c",))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from _support.command_line import called
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -25,6 +27,12 @@ def counted_by_hand(outcomes):
         model: {id: [s for s in scores if s is not None] for id, scores in of_model.items()}
         for model, of_model in outcomes.items()
     }
+
+
+def means_by_setting(run):
+    """Return the share of right trials in every setting of a run, by its label."""
+    setting, right = np.concatenate(run.setting), np.concatenate(run.trials)
+    return {label: right[setting == code].mean() for code, label in enumerate(run.settings)}
 
 
 def in_order(outcomes):

@@ -43,6 +43,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     choice_note,
     files_beside,
 )
+from lm_eval_bayes.runs.readers.score_tasks import ScoreLine, by_question, line_of
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, texts_log
@@ -273,18 +274,21 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
         if (field := task.cluster_field) is not None:
             notes.append(f"no question has the field {field}: all were taken as independent")
     notes += choice_note("filter", list(filters), query.filter)
-    n = len({question.doc_id for question, _ in parts})
+    n, texts = len({question.doc_id for question, _ in parts}), samples.texts()
+    documents = "documents" if isinstance(first, ScoreLine) else "questions"
     if n < (n_answered := task.n_questions("effective") or 0):
-        warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
+        warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} {documents}")
     elif n < (n_questions := task.n_questions("original") or 0):
-        notes.append(f"{n} of the task's {n_questions} questions were asked")
+        notes.append(f"{n} of the task's {n_questions} {documents} were asked")
     run = replace(run, notes=tuple(notes))
     if not task.results and not task.names_model:
         guess = f"{task.samples}: the name of the model, {task.model}, is a guess by the folder"
         missing = f"results_{task.stamp}.json is missing; keep it beside the samples"
         warnings.append(f"{guess}, because {missing}")
     warnings += getattr(samples.rows, "warnings", ())
-    runs = list(_with_questions(run, parts, samples.texts(), query, warnings))
+    if isinstance(first, ScoreLine):
+        run, parts = by_question(run, parts, texts)
+    runs = list(_with_questions(run, parts, texts, query, warnings))
     if query.regrade is None and not any(run.n_trials for run in runs):
         rule = f"hold a graded trial of task {task.task}"
         raise NothingToCountError.of("RUN", "missing", rule, task.samples.name)
@@ -298,7 +302,7 @@ def _lines_of_filter(samples: Samples, query: Query, filters: dict[str, None]) -
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         if name == (next(iter(filters)) if query.filter is None else query.filter):
-            yield LogLine(row, task.samples, record, _cluster(task, row, query))
+            yield line_of(row, task.samples, record, _cluster(task, row, query))
 
 
 def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:

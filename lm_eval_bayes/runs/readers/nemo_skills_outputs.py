@@ -3,6 +3,9 @@
 A file is one trial of every question, and its seed the number of the trial. As NeMo-Skills does,
 questions without an id or a text are matched by their lines; files of other numbers of lines are
 then refused. A judgement that is neither yes nor no counts as no.
+
+`robust_eval` asks with several prompts, MODEL/BENCHMARK/PROMPT/eval-results/BENCHMARK, and writes
+MODEL/summarize_robustness: every prompt is a setting of the model.
 """
 
 from __future__ import annotations
@@ -109,18 +112,19 @@ def is_mine(file: LogFile) -> bool:
 
 def read(file: Path, query: Query) -> FileContents:
     """Read the outputs of one seed."""
-    model, task = _names(file, query)
+    model, task, prompt = _names(file, query)
     if query.task not in (None, task):
         return FileContents((), (task,))
-    log = ToolLog(file, query, partial(_trials, model, task, _seed(file)))
+    log = ToolLog(file, query, partial(_trials, model, task, prompt, _seed(file)))
     by_line = _name_questions(log)
     return log.contents("NeMo-Skills", by_line=by_line)
 
 
-def _trials(model: str, task: str, seed: int | None, row: Row) -> Iterator[Trial]:
+def _trials(model: str, task: str, prompt: str, seed: int | None, row: Row) -> Iterator[Trial]:
     yield _Answer(
         model=model,
         task=task,
+        setting=prompt,
         label=seed or 0,
         ids=tuple(name_of(row.get(field)) for field in _IDS),
         key=record_key(row),
@@ -134,18 +138,22 @@ def _trials(model: str, task: str, seed: int | None, row: Row) -> Iterator[Trial
     )
 
 
-def _names(file: Path, query: Query) -> tuple[str, str]:
-    """Return the model and the task: MODEL/[eval-results/]TASK/output-rs0.jsonl.
+def _names(file: Path, query: Query) -> tuple[str, str, str]:
+    """Return model, task and prompt: MODEL/[eval-results/]TASK/output-rs0.jsonl without a prompt.
 
     Outputs do not name the model. Where the query names a task, and neither the folder nor one
     beside it is called so, the folder is that of a model.
     """
     parts, beside = file.absolute().parts[:-1], file.absolute().parent.parent
+    for model in beside.parents:
+        if os.path.isdir(model / "summarize_robustness"):
+            names = [part for part in parts[len(model.parts) :] if part not in _RESULTS]
+            return model.name, names[0 if len(names) == 2 else -1], names[1]
     is_task = query.task in (None, parts[-1]) or os.path.isdir(beside / str(query.task))
     if not is_task and beside.name not in _RESULTS:
-        return parts[-1], str(query.task)
+        return parts[-1], str(query.task), ""
     above = [part for part in parts[1:-1] if part not in _RESULTS]
-    return (above or parts)[-1], parts[-1]
+    return (above or parts)[-1], parts[-1], ""
 
 
 def _name_questions(log: ToolLog) -> bool:

@@ -93,6 +93,9 @@ class Trial:
         The tool's id of the run, or when it started, by which copies are recognised; trials are
         numbered within it. "" where a number means the same in all files of a model, as a seed
         does.
+    setting : str
+        A label of what the run varied, such as its prompt; trials are numbered within it. "" where
+        the log varied nothing.
     error : str
         What ended the trial, in a word of the tool such as "timeout", never a message, which may
         quote a key; "" for nothing. It counts by its score.
@@ -117,6 +120,7 @@ class Trial:
     scores: Mapping[str, Any] = field(default_factory=dict)
     label: Any = None
     run: str = ""
+    setting: str = ""
     error: str = ""
     reply: Any = None
     right: Any = None
@@ -263,6 +267,7 @@ class ToolLog:
             model=first.model,
             task=[trial.task for trial in trials],
             trial=numbers,
+            setting=[trial.setting for trial in trials],
             records=[trial.key for trial in trials],
             cluster=clusters_of(documents, self.query, f"the questions in {self.file.name}"),
             text=[trial.text for trial in trials],

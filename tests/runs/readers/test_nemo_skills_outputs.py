@@ -1,6 +1,7 @@
 """Outputs of NeMo-Skills that its own tests read; `data/nemo_skills/make.py` cut them.
 
-The expected means and pass@k are those in the metrics that NeMo-Skills keeps with them.
+The expected means and pass@k are those in the metrics that NeMo-Skills keeps with them. Those of
+`robust`, which `data/nemo_skills/make_robust.py` wrote, are of its summarize_robustness.
 """
 
 import json
@@ -8,11 +9,12 @@ import shutil
 
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, rows_of, summary, write_lines
+from _support.tool_logs import DATA, content_of, means_by_setting, rows_of, summary, write_lines
 
 from lm_eval_bayes.runs.reader import read_runs
 
 PUBLISHED = DATA / "nemo_skills" / "published"
+ROBUST = DATA / "nemo_skills" / "robust" / "qwen"
 RESULTS = PUBLISHED / "eval-results"
 METRICS = json.loads((DATA / "nemo_skills" / "metrics.json").read_text(encoding="utf-8"))
 
@@ -153,3 +155,22 @@ def test_a_line_of_nemo_skills_that_was_generated_again(tmp_path, named):
             read_runs([path])
     else:  # two questions of one text, as some benchmarks have them
         assert read_runs([path]).runs[0].n_questions == 4
+
+
+def test_a_prompt_of_robust_eval_is_a_setting(tmp_path):
+    (run,) = read_runs([ROBUST]).runs
+    assert (run.model, run.task, run.n_trials) == ("qwen", "gpqa", 16)
+    assert run.settings == ("boxed_2", "boxed_10")
+    expected = content_of(ROBUST / "metrics.json")["gpqa"]
+    for prompt, mean in means_by_setting(run).items():
+        assert 100 * mean == expected[prompt]["avg"]
+    # the folders that its documentation shows
+    for prompt in ("boxed_2", "boxed_10"):
+        folder = ROBUST / "gpqa" / prompt / "eval-results" / "gpqa"
+        shutil.copytree(folder, tmp_path / "qwen" / "gpqa" / prompt)
+    # without the one that it writes they may be those of models
+    assert read_runs([tmp_path]).tasks == ("boxed_10", "boxed_2")
+    shutil.copytree(ROBUST / "summarize_robustness", tmp_path / "qwen" / "summarize_robustness")
+    (other,) = read_runs([tmp_path]).runs
+    assert (other.model, other.task) == ("qwen", "gpqa")
+    assert means_by_setting(other) == means_by_setting(run)
