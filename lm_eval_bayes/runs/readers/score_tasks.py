@@ -132,8 +132,8 @@ def by_question(
             rule = f"ask every question once in a setting ({run.source})"
             raise InvalidInputError.of("RUN", "duplicate", rule, f"{label} in {question.doc_id}")
         doc_id = doc_ids.setdefault(question.id, question.doc_id)
-        logged = trials.logged and replace(trials.logged, logs=(texts,))
-        of_question[label] = replace(question, doc_id=doc_id), replace(trials, logged=logged)
+        table = replace(trials, logged=trials.logged and replace(trials.logged, logs=(texts,)))
+        of_question[label] = replace(question, doc_id=doc_id, prompt=""), table
     if not groups:
         raise NothingToCountError.of("RUN", "empty", f"hold a trial ({run.source})", "none")
     columns = (zip(*of_question.values(), strict=True) for of_question in groups.values())
