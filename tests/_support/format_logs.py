@@ -152,6 +152,7 @@ LOGS = {
         Log("lm_eval_0.4.9", "results_*.json", "."),
         Log("lm_eval_0.4.2", "*_toy_gen.jsonl", ".", (), score=("exact_match",)),
         Log(_dump, "dump.json", None, ("samples", "t"), score=("exact_match",)),
+        Log("score/org__name", "samples_prompts_agieval_*.jsonl", ".", ()),
     ],
     "inspect_ai": [
         Log("inspect_ai", f"weak{ending}", None, (rows,), score=_INSPECT, left_out=1)
