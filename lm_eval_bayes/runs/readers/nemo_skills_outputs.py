@@ -146,8 +146,8 @@ def _names(file: Path, query: Query) -> tuple[str, str, str]:
     """
     parts, beside = file.absolute().parts[:-1], file.absolute().parent.parent
     for model in beside.parents:
-        if os.path.isdir(model / "summarize_robustness"):
-            names = [part for part in parts[len(model.parts) :] if part not in _RESULTS]
+        names = [part for part in parts[len(model.parts) :] if part not in _RESULTS]
+        if len(names) > 1 and os.path.isdir(model / "summarize_robustness"):
             return model.name, names[0 if len(names) == 2 else -1], names[1]
     is_task = query.task in (None, parts[-1]) or os.path.isdir(beside / str(query.task))
     if not is_task and beside.name not in _RESULTS:

@@ -174,3 +174,7 @@ def test_a_prompt_of_robust_eval_is_a_setting(tmp_path):
     (other,) = read_runs([tmp_path]).runs
     assert (other.model, other.task) == ("qwen", "gpqa")
     assert means_by_setting(other) == means_by_setting(run)
+    # outputs of `ns eval` in the same folder
+    shutil.copytree(folder, tmp_path / "qwen" / "eval-results" / "gpqa")
+    (plain,) = read_runs([tmp_path / "qwen" / "eval-results"]).runs
+    assert (plain.model, plain.task, plain.settings) == ("qwen", "gpqa", ())
