@@ -189,6 +189,8 @@ class Board:
             where += f", {n_elsewhere:,} on other questions of the kind"
         if self.n_over_settings is not None:
             where += f", {self.n_over_settings:,} in settings like these"
+            n_single = sum(row.settings is None for row in self.leaderboard.rows)
+            where += f" ({plural(n_single, 'model')} with one: by the others' sd)" * (n_single > 0)
         return f"{pairs} distinguishable {where}."
 
     def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:

@@ -206,6 +206,7 @@ def task_convergence(
     >>> [prefix.n for prefix in result.prefixes["large"]]
     [1, 2, 4, 8, 16]
     """
+    spec.require_these()
     check_comparable(runs)
     matrices = [run.matrix() for run in runs]
     prefixes = {run.model: prefix_posteriors(run, spec) for run in runs}

@@ -218,6 +218,7 @@ def interval_study(
     >>> [(study.method, study.coverage > 0.8, study.coverage < 0.1) for study in studies[:2]]
     [('hbayes@N', True, False), ('bayes@N', False, True)]
     """
+    spec.require_these()
     s = benchmark.strength
     studies = []
     for n in trials:

@@ -251,6 +251,7 @@ def summarise(
     >>> 0 < interval.low < summary.learned["benchmark"].mu < interval.high < 1
     True
     """
+    spec.require_these()
     outcomes = run.outcomes
     learned, paper = _posteriors(outcomes, spec)
     of_questions, score = replace(spec, scope="benchmark"), learned["benchmark"]

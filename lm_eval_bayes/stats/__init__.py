@@ -71,6 +71,7 @@ from lm_eval_bayes.stats.intervals import Interval as Interval
 from lm_eval_bayes.stats.intervals import IntervalMethod as IntervalMethod
 from lm_eval_bayes.stats.intervals import IntervalSpec as IntervalSpec
 from lm_eval_bayes.stats.intervals import Scope as Scope
+from lm_eval_bayes.stats.intervals import score_interval as score_interval
 from lm_eval_bayes.stats.kendall import KendallCurve as KendallCurve
 from lm_eval_bayes.stats.kendall import kendall_curve as kendall_curve
 from lm_eval_bayes.stats.kendall import kendall_tau_b as kendall_tau_b
@@ -145,6 +146,8 @@ from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast as Trial
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials as allocate_trials
 from lm_eval_bayes.stats.sequential.trials_needed import forecast_separation as forecast_separation
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed as trials_needed
+from lm_eval_bayes.stats.settings.allocation import half_width as half_width
+from lm_eval_bayes.stats.settings.allocation import settings_needed as settings_needed
 from lm_eval_bayes.stats.settings.comparison import SettingsDifference as SettingsDifference
 from lm_eval_bayes.stats.settings.comparison import (
     difference_over_settings as difference_over_settings,
@@ -152,6 +155,7 @@ from lm_eval_bayes.stats.settings.comparison import (
 from lm_eval_bayes.stats.settings.comparison import errors_over_settings as errors_over_settings
 from lm_eval_bayes.stats.settings.posterior import SettingsPosterior as SettingsPosterior
 from lm_eval_bayes.stats.settings.posterior import Spread as Spread
+from lm_eval_bayes.stats.settings.posterior import Summary as Summary
 from lm_eval_bayes.stats.settings.posterior import score_over_settings as score_over_settings
 from lm_eval_bayes.stats.simulation import mimics_with_means as mimics_with_means
 from lm_eval_bayes.stats.simulation import simulate_outcomes as simulate_outcomes

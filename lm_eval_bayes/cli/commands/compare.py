@@ -16,9 +16,9 @@ from lm_eval_bayes._util.text import (
     first_names,
     format_range,
     format_score,
+    one_line,
     plural,
     probability_statement,
-    questions_in_words,
 )
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -266,6 +266,12 @@ _WHERE: Mapping[Scope, str] = {
     "benchmark": "these questions",
     "population": "other questions",
 }
+_OVER_SETTINGS: Mapping[Scope, str] = {
+    "benchmark": "settings like these",
+    "population": "other settings, questions",
+}
+#: Settings by which the models are paired that are named, and the longest label of one.
+_MOST_SETTINGS, _LONGEST_LABEL = 4, 24
 
 
 def show_pair(
@@ -328,10 +334,7 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     from lm_eval_bayes.stats import CONFIDENCE
 
     scope, result = next(iter(results.items()))
-    where = f"on {questions_in_words(scope, result.tasks[0].comparison.n_questions)}"
-    if result.overall is not None:
-        where = f"in the mean of {len(result.tasks)} tasks"
-    summary = result.summary
+    where, summary = result.where, result.summary
     equal = ""
     if summary.rope is not None and summary.p_rope is not None and summary.p_rope >= CONFIDENCE:
         low, high = summary.rope
@@ -346,6 +349,9 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     of_kind = results.get("population")
     if scope == "benchmark" and of_kind is not None and of_kind.distinguishable:
         where += ", and on others of the kind"
+    over = result.tasks[0].settings
+    if result.overall is None and over is not None and over.low <= 0.0 <= over.high:
+        where += ", but not in settings like these"
     return f"{better} is better than {worse}: they are distinguishable {where}.{equal}"
 
 
@@ -357,8 +363,11 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     if first.overall is not None:
         for task in first.tasks:
             rows.append((task.task, task.comparison.difference, task.comparison.interval))
-    elif (of_settings := first.tasks[0].settings) is not None:
-        rows.append(("settings like these", of_settings.mean, of_settings))
+    else:
+        for scope, result in results.items():
+            over = result.tasks[0].settings
+            if over is not None:
+                rows.append((_OVER_SETTINGS[scope], over.mean, over))
     spec = first.spec
     columns = [
         names("A - B on", [where for where, _, _ in rows]),
@@ -371,6 +380,12 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     ]
     bars = [(difference, (ends.low, ends.high), None) for _, difference, ends in rows]
     say_bars(columns, bars, form, zero=True)
+    over = first.tasks[0].settings
+    if first.overall is None and over is not None:
+        labels = [one_line(label, _LONGEST_LABEL) for label in over.paired]
+        by = f"paired by {first_names(labels, _MOST_SETTINGS)}" if labels else "none in common"
+        p_above = probability_statement("P(A > B)", over.p_above)
+        say_sentence(f"{_OVER_SETTINGS[first.spec.scope]}: {by}; {p_above}", form)
 
 
 def _show_questions(task: TaskComparison, form: Form) -> None:

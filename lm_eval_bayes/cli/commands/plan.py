@@ -7,7 +7,7 @@ from functools import partial
 from math import comb
 from typing import TYPE_CHECKING, Annotated
 
-from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, plural
+from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, format_score, plural
 from lm_eval_bayes.cli.screens.bars import filled_bar
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -168,6 +168,7 @@ def _show_widths(lines: Sequence[PlanLine], form: Form) -> None:
     bars = [filled_bar(share, width, form.drawn, rest=False) for share in shares]
     say_columns([*columns, Column("", bars, left=True)], form)
     _say_unknown(lines)
+    _say_settings(line, form)
 
 
 def _show_runs(lines: Sequence[PlanLine], form: Form) -> None:
@@ -189,6 +190,28 @@ def _show_runs(lines: Sequence[PlanLine], form: Form) -> None:
     ]
     say_columns(columns, form)
     _say_unknown(lines)
+    _say_settings(line, form)
+
+
+def _say_settings(line: PlanLine, form: Form) -> None:
+    """Print what more trials, and what more settings, do to the interval about such settings."""
+    plan = line.settings
+    if plan is None:
+        return
+    width, floor, low, high = map(
+        format_score, (plan.width, plan.floor, plan.floor_low, plan.floor_high)
+    )
+    designs = [f"{n} settings x {trials}" for n, trials in (plan.prompts, plan.engines)]
+    say_sentence(
+        f"In settings like these {plan.n} it is {width} wide. More trials of these alone: "
+        f"{floor} at best ({low} to {high}).",
+        form,
+    )
+    say_sentence(
+        f"{line.forecast.target:g} wide takes about {designs[0]} trials (prompts), or {designs[1]} "
+        "(engines, days: to start one costs 4 trials).",
+        form,
+    )
 
 
 def _width_sentence(line: PlanLine, about: str, form: Form) -> str:

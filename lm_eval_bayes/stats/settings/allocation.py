@@ -18,6 +18,9 @@ from lm_eval_bayes._util.validation import (
     check_real,
 )
 
+#: The fewest settings of a plan.
+_FEWEST = 3
+
 
 def half_width(
     sd: float, trial_variance: float, n_settings: int, trials: float, level: float = 0.95
@@ -87,3 +90,38 @@ def trials_per_setting(sd: float, trial_variance: float, cost: float) -> float:
     trial_variance = check_non_negative("trial_variance", trial_variance)
     rounds = np.sqrt(check_non_negative("cost", cost) * trial_variance) / check_positive("sd", sd)
     return float(max(1.0, rounds))
+
+
+def settings_needed(
+    half: float, sd: float, trial_variance: float, cost: float, level: float = 0.95
+) -> tuple[int, int]:
+    """Return the settings, and the trials per question in each, of an interval this narrow.
+
+    The settings are at least 3, as the interval of fewer rests on the prior of their sd, and as
+    many as a split of the budget by `trials_per_setting` needs; the trials are then the fewest.
+
+    Parameters
+    ----------
+    half : float
+        The half-width > 0, as of `half_width`.
+    sd, trial_variance, cost, level
+        As of `trials_per_setting` and `half_width`.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> settings_needed(0.04, 0.048, 0.15 / 30, cost=0), settings_needed(0.04, 0.048, 0.15 / 30, 4)
+    ((18, 1), (10, 3))
+    """
+    check_positive("half", half)
+    check_positive("trial_variance", trial_variance)
+    trials = round(trials_per_setting(sd, trial_variance, cost))
+    relative = half_width(sd, trial_variance, 1, trials, level) / half
+    n_settings = max(int(np.ceil(relative**2)), _FEWEST)
+    z = half_width(1.0, 0.0, 1, 1, level)
+    for_trials = n_settings * (half / z) ** 2 - sd**2
+    return n_settings, max(int(np.ceil(trial_variance / for_trials * (1.0 - 1e-12))), 1)
