@@ -280,7 +280,7 @@ def _below(
         if family is None and task.a.settings:
             at_95 = replace(comparison.spec, level=CONFIDENCE)
             posterior, _ = settings_posterior(task.a, at_95)
-        settings = None if posterior is None else posterior.like[comparison.spec.scope]
+        settings = None if posterior is None else posterior.like.get(comparison.spec.scope)
         checks.append(replace(check, extrapolated_from=k, settings=settings))
     return checks
 

@@ -23,7 +23,7 @@ from lm_eval_bayes.stats import (
     SharedScores,
     TaskMeans,
     TieRule,
-    hbayes_at_n,
+    hbayes_by,
     rank,
     shared_scores,
 )
@@ -228,13 +228,9 @@ def leaderboard(
     >>> [(row.model, row.rank) for row in board.rows]
     [('good', 1.0), ('poor', 2.0)]
     """
-    spec.require_these()
     check_comparable(runs)
     if posteriors is None:
-        posteriors = {
-            r.model: hbayes_at_n(r.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-            for r in runs
-        }
+        posteriors = {run.model: hbayes_by(run.outcomes, spec) for run in runs}
     first = runs[0]
     return Leaderboard(
         task=first.task,

@@ -32,7 +32,7 @@ from lm_eval_bayes.stats import (
     compare_in_order,
     forecast_separation,
     half_width,
-    hbayes_at_n,
+    hbayes_by,
     settings_needed,
     sort_best_first,
     trials_needed,
@@ -97,7 +97,7 @@ class SettingsPlan(Record):
         Settings of the run.
     width : float
         The width of the interval now.
-    floor, floor_low, floor_high : float
+    floor : tuple of float
         What more trials of these settings can make it at best, with the posterior median of the sd
         between settings, and with the ends of its interval.
     prompts, engines : tuple of int
@@ -108,9 +108,7 @@ class SettingsPlan(Record):
 
     n: int
     width: float
-    floor: float
-    floor_low: float
-    floor_high: float
+    floor: tuple[float, ...]
     prompts: tuple[int, int]
     engines: tuple[int, int]
 
@@ -122,14 +120,13 @@ def _settings_plan(run: TaskRun, width: float, spec: IntervalSpec) -> SettingsPl
         return None
     n, sd, by_trials = len(posterior.labels), posterior.spread.sd, posterior.trial_variance
     like = posterior.like["benchmark"]
-    middle, low, high = (
-        2.0 * half_width(x, 0.0, n, 1, spec.level) for x in (sd.median, sd.low, sd.high)
-    )
+    sds = sd.median, sd.low, sd.high
+    floor = tuple(2.0 * half_width(x, 0.0, n, 1, spec.level) for x in sds)
     prompts, engines = (
         settings_needed(0.5 * width, sd.median, by_trials, cost, spec.level)
         for cost in _SETTING_COSTS
     )
-    return SettingsPlan(n, like.high - like.low, middle, low, high, prompts, engines)
+    return SettingsPlan(n, like.high - like.low, floor, prompts, engines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,11 +220,10 @@ def plan_width(
     >>> line.tokens is None
     True
     """
-    spec.require_these()
     max_trials = check_count("max_trials", max_trials, 1)
     lines = []
     for run in runs:
-        posterior = hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+        posterior = hbayes_by(run.outcomes, spec)
         forecast = trials_needed(posterior, width=width, max_trials=max_trials)
         line = _plan_line([run], forecast, posterior)
         lines.append(replace(line, settings=_settings_plan(run, width, spec)))
@@ -372,14 +368,13 @@ def plan_separation(
         If there are fewer than two models, they answered different questions, or another argument
         breaks its rule.
     """
-    spec.require_these()
     max_trials = check_count("max_trials", max_trials, 1)
     check_comparable(runs)
     report = progress or (lambda n_pairs: None)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
         raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
-    posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
+    posteriors = {run.model: hbayes_by(run.outcomes, spec) for run in runs}
     ordered, _ = sort_best_first(posteriors)
     best_first = sorted(runs, key=lambda run: [*ordered].index(run.model))
     comparisons = compare_in_order([*ordered.values()], CONFIDENCE, spec.seed)

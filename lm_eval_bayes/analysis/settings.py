@@ -23,7 +23,7 @@ from lm_eval_bayes.stats import (
     compare_simultaneously,
     difference_over_settings,
     errors_over_settings,
-    hbayes_at_n,
+    hbayes_by,
     score_interval,
     score_over_settings,
 )
@@ -106,7 +106,7 @@ def interval_of_run(run: TaskRun, spec: IntervalSpec = DEFAULT_INTERVAL) -> Inte
     True
     """
     if spec.settings == "these":
-        return hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed).interval_by(spec)
+        return hbayes_by(run.outcomes, spec).interval()
     posterior, note = settings_posterior(run, spec)
     if posterior is None or not posterior.is_known:
         rule = 'have trials in two settings or more for settings "like" these'

@@ -28,7 +28,7 @@ from lm_eval_bayes.stats import (
     TaskMeans,
     avg_at_n,
     bayes_at_n,
-    hbayes_at_n,
+    hbayes_by,
 )
 
 #: Name of the group of all tasks.
@@ -251,7 +251,6 @@ def summarise(
     >>> 0 < interval.low < summary.learned["benchmark"].mu < interval.high < 1
     True
     """
-    spec.require_these()
     outcomes = run.outcomes
     learned, paper = _posteriors(outcomes, spec)
     of_questions, score = replace(spec, scope="benchmark"), learned["benchmark"]
@@ -264,7 +263,7 @@ def _posteriors(
     outcomes: Outcomes, spec: IntervalSpec
 ) -> tuple[Mapping[Scope, Posterior], Posterior | None]:
     """Return hbayes@N in both scopes, and bayes@N."""
-    population = hbayes_at_n(outcomes, "population", spec.level, spec.method, seed=spec.seed)
+    population = hbayes_by(outcomes, replace(spec, scope="population"))
     paper = None if outcomes.scored else with_settings(bayes_at_n(outcomes), spec)
     return _both_scopes(population), paper
 

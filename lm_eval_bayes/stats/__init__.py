@@ -57,6 +57,7 @@ from lm_eval_bayes.stats.frequentist_means import t_interval as t_interval
 from lm_eval_bayes.stats.frequentist_means import within_question_clt as within_question_clt
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior as clustered_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n as hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_by as hbayes_by
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS as TASK_WEIGHTS
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans as TaskMeans
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskWeights as TaskWeights

@@ -198,9 +198,7 @@ def _say_settings(line: PlanLine, form: Form) -> None:
     plan = line.settings
     if plan is None:
         return
-    width, floor, low, high = map(
-        format_score, (plan.width, plan.floor, plan.floor_low, plan.floor_high)
-    )
+    width, floor, low, high = map(format_score, (plan.width, *plan.floor))
     designs = [f"{n} settings x {trials}" for n, trials in (plan.prompts, plan.engines)]
     say_sentence(
         f"In settings like these {plan.n} it is {width} wide. More trials of these alone: "

@@ -87,7 +87,8 @@ def show_tasks(
     summaries: Sequence[TaskSummary], groups: Sequence[GroupSummary], form: Form
 ) -> None:
     """Print a model's scores on several tasks, and the means over groups of them."""
-    level = f"{100 * summaries[0].spec.level:g}%"
+    from lm_eval_bayes.analysis.board import score_in_words
+
     means = [
         (f"{group.group}, {weighting}", mean)
         for group in groups
@@ -96,13 +97,9 @@ def show_tasks(
     about, mean = next(((a, m) for a, m in means if a.endswith("equal")), ("", None))
     model = summaries[0].run.model
     if mean is not None:
-        score, ends = mean.learned["benchmark"].mu, mean.intervals["benchmark"]
-        say_sentence(
-            f"{model} scores {format_score(score)} in the mean of {about.removesuffix(', equal')} "
-            f"({level}: {format_score(ends.low)} to {format_score(ends.high)}; each task counts "
-            "the same).",
-            form,
-        )
+        where = f"in the mean of {about.removesuffix(', equal')}, where each task counts the same"
+        here = mean.learned["benchmark"].mu, mean.intervals["benchmark"]
+        say_sentence(f"{model} scores {score_in_words(*here, where)}.", form)
     else:
         say_sentence(f"{model} on {plural(len(summaries), 'task')}:", form)
     say()
@@ -178,8 +175,7 @@ def _say_settings(summary: TaskSummary, form: Form) -> None:
         return
     spread, labels = posterior.spread, [one_line(n, _LONGEST_LABEL) for n in posterior.labels]
     if spread is None:
-        pairs = zip(*posterior.sensitivity, strict=True)
-        sds, half_widths = pairs
+        sds, half_widths = zip(*posterior.sensitivity, strict=True)
         ends = ", ".join(map(format_score, half_widths))
         assumed = ", ".join(f"{sd:g}".lstrip("0") for sd in sds)
         say_sentence(f"Other settings: not known from one; +/- {ends} if sd {assumed}", form)
@@ -202,13 +198,9 @@ def _say_settings(summary: TaskSummary, form: Form) -> None:
         "S = 2: the interval about settings like these rests on the prior (half-t4 of t, scale .2)."
         * (n == 2),
     ]
-    if apart:
-        sentences.append(
-            f"Outside the others: {first_names(apart, _MOST_SETTINGS)}. If it is another method, "
-            "compare it."
-        )
-    elif spread.is_treatment:
-        sentences.append("Settings differ as methods do. If they are methods, compare them.")
+    if spread.is_treatment:
+        outside = f" (outside the others {first_names(apart, _MOST_SETTINGS)})" if apart else ""
+        sentences.append(f"Settings differ as methods do{outside}: if they are, compare them.")
     for sentence in filter(None, sentences):
         say_sentence(sentence, form)
 
