@@ -105,6 +105,9 @@ def interval_of_run(run: TaskRun, spec: IntervalSpec = DEFAULT_INTERVAL) -> Inte
     >>> like.low < these.low < these.high < like.high
     True
     """
+    if not isinstance(run, TaskRun):
+        rule = "be a TaskRun, as `read_runs` and `read_frame` return"
+        raise InvalidInputError.of("run", "type", rule, type(run).__name__)
     if spec.settings == "these":
         return hbayes_by(run.outcomes, spec).interval()
     posterior, note = settings_posterior(run, spec)

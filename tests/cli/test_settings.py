@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from dataclasses import replace
 from itertools import combinations
@@ -297,3 +298,71 @@ def test_noise_tells_where_a_new_setting_lies_and_how_far_two_lie_apart(days, tm
     planted(tmp_path / "m.csv", {"one": [1, 2, 3, 4, 0, 2, 2, 3]})
     (task,) = answer("noise", tmp_path / "m.csv")["tasks"]
     assert task["models"][0]["settings"] is None
+
+
+def test_a_gate_has_the_difference_in_settings_like_these_beside_its_outcome(tmp_path):
+    rng = np.random.default_rng(4)
+    p, cores = rng.beta(3.0, 3.0, 30), []
+    for name, shifts in (("new", (-0.3, 0.0, -0.2)), ("old", (0.1, 0.0, -0.1))):
+        chances = {f"day{s}": np.clip(p + x, 0.0, 1.0) for s, x in enumerate(shifts)}
+        right = {label: rng.binomial(16, chance) for label, chance in chances.items()}
+        counts = planted(tmp_path / f"{name}.csv", right, n_trials=16, model=name)
+        cores.append(score_over_settings(counts, labels=list(right)))
+    expected = difference_over_settings(*cores)
+    assert expected.low < 0.0 < expected.high
+    table, junit = tmp_path / "gate.md", tmp_path / "gate.xml"
+    words = ("gate", tmp_path / "new.csv", tmp_path / "old.csv", "--margin", "0", "--floor", ".1")
+    code, printed, _ = called(*words, "--level", ".8", "--markdown", table, "--junit", junit)
+    # the rule is about these settings, and the second interval has 95% at any --level
+    assert code == 1
+    worse, numbers, _, below, _ = printed.splitlines()
+    like = cores[0].like["benchmark"]
+    assert worse.startswith("FAIL  new is worse than old: distinguishable on these 30 questions, ")
+    assert worse.endswith(" not known in settings like these.")
+    assert f"; in settings like these {expected.low:.3f} to +{expected.high:.3f})" in numbers
+    assert f"; in settings like these {like.low:.3f} to {like.high:.3f})" in below
+    for path in (table, junit):
+        assert "not known in settings like these" in path.read_text()
+        assert f"{expected.low:.3f} to +{expected.high:.3f}" in path.read_text()
+    code, printed, _ = called(*words, "--json")
+    checks = json.loads(printed)["checks"]
+    for check, second in zip(checks, (expected, like), strict=True):
+        ends = [check["settings"][end] for end in ("low", "high")]
+        assert ends == pytest.approx([second.low, second.high], abs=1e-9)
+    code, printed, _ = called("gate", *words[1:3], "--floor", ".1", "--on", "question")
+    assert "settings" not in printed
+
+
+@pytest.mark.parametrize("width", [0.1, 0.04])
+def test_a_plan_says_how_many_settings_and_trials_reach_a_width(days, width):
+    counts = counted(days)
+    core = score_over_settings(counts)
+    (line,) = answer("plan", *days, "--width", width)["runs"]
+    plan, tau = line["settings"], core.spread.sd
+    like = core.like["benchmark"]
+    assert (plan["n"], plan["width"]) == (4, pytest.approx(like.high - like.low))
+    ends = (tau.median, tau.low, tau.high)
+    assert plan["floor"] == pytest.approx([1.959964 * sd for sd in ends])  # 2 z τ/√4
+    # the mean of simulated scores: S settings with this sd, N trials of this variance
+    rng, by_trials = np.random.default_rng(1), core.trial_variance
+    for cost, (n, trials) in zip((0.0, 4.0), (plan["prompts"], plan["engines"]), strict=True):
+        effect = rng.normal(0.0, tau.median, (40_000, n))
+        noise = rng.normal(0.0, np.sqrt(by_trials / trials), (40_000, n))
+        simulated = 2 * 1.959964 * (effect + noise).mean(axis=1).std()
+        assert simulated < 1.02 * width
+        # the cheapest of all designs by brute force
+        designs = [
+            (s * (cost + t), s, t)
+            for s in range(3, 120)
+            for t in range(1, 40)
+            if 2 * 1.959964 * np.sqrt((tau.median**2 + by_trials / t) / s) <= width
+        ]
+        assert n * (cost + trials) <= 1.03 * min(designs)[0]
+    said = " ".join(screen("plan", *days, "--width", width))
+    for value in (plan["width"], *plan["floor"]):
+        assert f"{value:.3f}" in said
+    for n, trials in (plan["prompts"], plan["engines"]):
+        assert f"{n} settings x {trials} " in said
+    for words in ((days[0],), (*days, "--scope", "population")):
+        (line,) = answer("plan", *words, "--width", ".2")["runs"]
+        assert line["settings"] is None
