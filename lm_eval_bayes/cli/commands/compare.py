@@ -112,12 +112,12 @@ def command(
     are practically equal from a probability of 95% on. --verbose shows P(A > B), which has a flat
     prior on the difference and is too certain between close models.
 
-    On these questions the difference is that of hbayes@N, with independent posteriors. On other
-    questions of the kind the models are paired by question and the observed differences are used,
-    so that the difficulty of a question cancels.
+    On these questions the posteriors of hbayes@N are independent. On other questions of the kind
+    the models are paired by question, so that its difficulty cancels, and in settings like these by
+    setting.
 
     With --prior the posteriors also use the trials of earlier runs of the same questions: give
-    them to a side as A=RUN or B=RUN. Its effect is shown.
+    them to a side as A=RUN or B=RUN.
 
     Several tasks are compared one by one, and on their mean with equal weights.
 

@@ -90,7 +90,8 @@ def command(
     -margin, too. It also fails if one of its questions has no trial that counts (--unscored wrong
     counts trials without a score as wrong), and if it lacks a task of B (--align intersection
     leaves such tasks out). With a floor alone B may be left out. In GitHub Actions the outcomes
-    are annotations and part of the job's summary.
+    are annotations and part of the job's summary. Where models have several settings, the numbers
+    show settings like these too; the outcome is about these.
 
     Exit codes: 0 passed, or not known; 1 worse; 2 error; 3 not known, with --fail-if-unknown.
 

@@ -63,6 +63,9 @@ def command(
     reached the goal, with a central 90% range. Tokens and model time follow from what the saved
     trials of the same questions took; they are missing if the runs did not record them.
 
+    For a run of several settings it shows how many make the interval about settings like these as
+    narrow.
+
     Whether two models are distinguishable is what `rank`, `compare` and `report` say, all given
     models compared at once.
 
