@@ -63,11 +63,9 @@ def command(
     reached the goal, with a central 90% range. Tokens and model time follow from what the saved
     trials of the same questions took; they are missing if the runs did not record them.
 
-    For a run of several settings it shows how many make the interval about settings like these as
-    narrow.
+    For a run of several settings it shows how many the interval about settings like these needs.
 
-    Whether two models are distinguishable is what `rank`, `compare` and `report` say, all given
-    models compared at once.
+    Whether two models are distinguishable is what `rank` says, all models compared at once.
 
     In scope benchmark every goal can be reached with enough trials. In scope population the
     differences between questions remain: where only more questions help, the sentence says so.
