@@ -189,14 +189,9 @@ class RunComparison(Record):
         """Whether the models are distinguishable in the mean over tasks, or on the only task."""
         return (self.overall or self.tasks[0]).distinguishable
 
-    @property
-    def p_a_greater(self) -> float:
-        """P(A > B) + ½ P(A = B): on the mean over tasks, or on the only task."""
-        return self.summary.p_a_greater
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {**super().to_dict(), "p_a_greater": self.p_a_greater}
+        return {**super().to_dict(), "p_a_greater": self.summary.p_a_greater}
 
 
 def compare_runs(

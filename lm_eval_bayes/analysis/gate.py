@@ -262,7 +262,7 @@ def _below(
     comparison: RunComparison, floor: float, family: _Family | None, every_question: bool
 ) -> list[GateCheck]:
     """Check on every task whether A, its Pass^k or one of its questions is below a score."""
-    checks = []
+    checks, at_95 = [], replace(comparison.spec, level=CONFIDENCE)
     for task in comparison.tasks:
         low, high = task.a.outcomes.bounds if family is None else (0.0, 1.0)
         quantity = "score" if family is None else family.quantity
@@ -276,11 +276,8 @@ def _below(
         score = task.comparison.a if family is None else family.a
         check = _checked("below", quantity, where, score, floor)
         k = None if family is None else family.extrapolated_from
-        posterior = None
-        if family is None and task.a.settings:
-            at_95 = replace(comparison.spec, level=CONFIDENCE)
-            posterior, _ = settings_posterior(task.a, at_95)
-        settings = None if posterior is None else posterior.like.get(comparison.spec.scope)
+        posterior, _ = settings_posterior(task.a, at_95)
+        settings = None if family or posterior is None else posterior.like.get(at_95.scope)
         checks.append(replace(check, extrapolated_from=k, settings=settings))
     return checks
 

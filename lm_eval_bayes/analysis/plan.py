@@ -95,8 +95,8 @@ class SettingsPlan(Record):
     ----------
     n : int
         Settings of the run.
-    width : float
-        The width of the interval now.
+    target, width : float
+        The width that is asked for, and that of the interval now.
     floor : tuple of float
         What more trials of these settings can make it at best, with the posterior median of the sd
         between settings, and with the ends of its interval.
@@ -107,6 +107,7 @@ class SettingsPlan(Record):
     """
 
     n: int
+    target: float
     width: float
     floor: tuple[float, ...]
     prompts: tuple[int, int]
@@ -115,7 +116,7 @@ class SettingsPlan(Record):
 
 def _settings_plan(run: TaskRun, width: float, spec: IntervalSpec) -> SettingsPlan | None:
     """Return what the width takes in settings like these; None if that is not known."""
-    posterior = settings_posterior(run, spec)[0] if run.settings else None
+    posterior, _ = settings_posterior(run, spec)
     if posterior is None or posterior.spread is None or spec.scope == "population":
         return None
     n, sd, by_trials = len(posterior.labels), posterior.spread.sd, posterior.trial_variance
@@ -126,7 +127,7 @@ def _settings_plan(run: TaskRun, width: float, spec: IntervalSpec) -> SettingsPl
         settings_needed(0.5 * width, sd.median, by_trials, cost, spec.level)
         for cost in _SETTING_COSTS
     )
-    return SettingsPlan(n, like.high - like.low, floor, prompts, engines)
+    return SettingsPlan(n, width, like.high - like.low, floor, prompts, engines)
 
 
 @dataclass(frozen=True, eq=False)

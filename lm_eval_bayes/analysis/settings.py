@@ -53,15 +53,13 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
     >>> dict(zip(posterior.labels, posterior.scores.tolist()))
     {'one': 0.75, 'two': 0.5}
     """
-    reason = ""
-    if run.scored:
-        reason = "trials have scores"
-    elif run.clusters is not None:
-        reason = "questions are in clusters"
-    elif run.outcomes.prior_counts.any():
-        reason = "there are prior trials"
-    elif run.settings and run.trials is None:
-        reason = "only the counts of trials are known"
+    reasons = {
+        "trials have scores": run.scored,
+        "questions are in clusters": run.clusters is not None,
+        "there are prior trials": run.outcomes.prior_counts.any(),
+        "only the counts of trials are known": run.settings and run.trials is None,
+    }
+    reason = next((reason for reason, holds in reasons.items() if holds), "")
     labels = run.settings or ("",)
     if not reason:
         try:

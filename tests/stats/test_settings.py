@@ -11,7 +11,7 @@ from scipy import special, stats
 from lm_eval_bayes import InvalidInputError
 from lm_eval_bayes.stats import Outcomes, hbayes_at_n
 from lm_eval_bayes.stats.ranking.simultaneous import compare_simultaneously
-from lm_eval_bayes.stats.settings.allocation import half_width, settings_needed, trials_per_setting
+from lm_eval_bayes.stats.settings.allocation import half_width, settings_needed
 from lm_eval_bayes.stats.settings.comparison import difference_over_settings, errors_over_settings
 from lm_eval_bayes.stats.settings.design import setting_means
 from lm_eval_bayes.stats.settings.model import T
@@ -476,15 +476,8 @@ def test_pairs_share_the_effects_of_their_settings():
 # -- plans and bad input ---------------------------------------------------------------------------
 
 
-def test_the_best_split_of_a_budget():
-    sd, variance, cost = 0.03, 0.006, 4.0
-    best = trials_per_setting(sd, variance, cost)
-
-    def price(n):
-        return (cost + n) * (sd**2 + variance / n)
-
-    n = np.linspace(1, 40, 4_000)
-    assert best == pytest.approx(n[np.argmin(price(n))], abs=0.02)
+def test_the_width_of_a_plan():
+    sd, variance = 0.03, 0.006
     assert half_width(sd, variance, 4, np.inf) == pytest.approx(1.959964 * sd / 2)
     by_simulation = np.random.default_rng(0).normal(
         0, [[sd], [np.sqrt(variance / 8)]], (20_000, 2, 4)

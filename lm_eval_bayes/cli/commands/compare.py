@@ -165,7 +165,7 @@ def command(
     say_effects(effects, spec)
     if without is not None:
         with_prior, alone = (
-            probability_statement("P(A > B)", result.p_a_greater)
+            probability_statement("P(A > B)", result.summary.p_a_greater)
             for result in (comparison, without)
         )
         say_sentence(f"{with_prior} with the prior trials, {alone} without", form)
@@ -262,13 +262,10 @@ def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, .
 
 #: Questions with the largest differences that are shown, unless all of them are asked for.
 _MOST_QUESTIONS = 3
-_WHERE: Mapping[Scope, str] = {
-    "benchmark": "these questions",
-    "population": "other questions",
-}
-_OVER_SETTINGS: Mapping[Scope, str] = {
-    "benchmark": "settings like these",
-    "population": "other settings, questions",
+#: What a difference is about, in these settings and in settings like these.
+_WHERE: Mapping[Scope, tuple[str, str]] = {
+    "benchmark": ("these questions", "settings like these"),
+    "population": ("other questions", "other settings, questions"),
 }
 #: Settings by which the models are paired that are named, and the longest label of one.
 _MOST_SETTINGS, _LONGEST_LABEL = 4, 24
@@ -359,7 +356,7 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     first = next(iter(results.values()))
     rows: list[tuple[str, float, Any]] = []
     for scope, result in results.items():
-        rows.append((_WHERE[scope], result.summary.posterior.mu, result.summary.interval))
+        rows.append((_WHERE[scope][0], result.summary.posterior.mu, result.summary.interval))
     if first.overall is not None:
         for task in first.tasks:
             rows.append((task.task, task.comparison.difference, task.comparison.interval))
@@ -367,7 +364,7 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
         for scope, result in results.items():
             over = result.tasks[0].settings
             if over is not None:
-                rows.append((_OVER_SETTINGS[scope], over.mean, over))
+                rows.append((_WHERE[scope][1], over.mean, over))
     spec = first.spec
     columns = [
         names("A - B on", [where for where, _, _ in rows]),
@@ -385,7 +382,7 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
         labels = [one_line(label, _LONGEST_LABEL) for label in over.paired]
         by = f"paired by {first_names(labels, _MOST_SETTINGS)}" if labels else "none in common"
         p_above = probability_statement("P(A > B)", over.p_above)
-        say_sentence(f"{_OVER_SETTINGS[first.spec.scope]}: {by}; {p_above}", form)
+        say_sentence(f"{_WHERE[first.spec.scope][1]}: {by}; {p_above}", form)
 
 
 def _show_questions(task: TaskComparison, form: Form) -> None:
@@ -472,7 +469,7 @@ def comparison_record(
         "a": {"model": runs_a[0].model, "sources": sources_of(runs_a)},
         "b": {"model": runs_b[0].model, "sources": sources_of(runs_b)},
         "align": align,
-        "p_a_less": 1.0 - comparison.p_a_greater,
+        "p_a_less": 1.0 - comparison.summary.p_a_greater,
         **comparison.to_dict(),
     }
 

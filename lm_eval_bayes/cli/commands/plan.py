@@ -24,7 +24,7 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
+    from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan, SettingsPlan
     from lm_eval_bayes.runs.task_run import TaskRun
     from lm_eval_bayes.stats import IntervalSpec
 
@@ -168,8 +168,7 @@ def _show_widths(lines: Sequence[PlanLine], form: Form) -> None:
     shares = [line.forecast.target / longest for line in lines]
     bars = [filled_bar(share, width, form.drawn, rest=False) for share in shares]
     say_columns([*columns, Column("", bars, left=True)], form)
-    _say_unknown(lines)
-    _say_settings(line, form)
+    _say_notes(lines, line.settings, form)
 
 
 def _show_runs(lines: Sequence[PlanLine], form: Form) -> None:
@@ -190,27 +189,7 @@ def _show_runs(lines: Sequence[PlanLine], form: Form) -> None:
         *_amounts(lines, form),
     ]
     say_columns(columns, form)
-    _say_unknown(lines)
-    _say_settings(line, form)
-
-
-def _say_settings(line: PlanLine, form: Form) -> None:
-    """Print what more trials, and what more settings, do to the interval about such settings."""
-    plan = line.settings
-    if plan is None:
-        return
-    width, floor, low, high = map(format_score, (plan.width, *plan.floor))
-    designs = [f"{n} settings x {trials}" for n, trials in (plan.prompts, plan.engines)]
-    say_sentence(
-        f"In settings like these {plan.n} it is {width} wide. More trials of these alone: "
-        f"{floor} at best ({low} to {high}).",
-        form,
-    )
-    say_sentence(
-        f"{line.forecast.target:g} wide takes about {designs[0]} trials (prompts), or {designs[1]} "
-        "(engines, days: to start one costs 4 trials).",
-        form,
-    )
+    _say_notes(lines, line.settings, form)
 
 
 def _width_sentence(line: PlanLine, about: str, form: Form) -> str:
@@ -246,9 +225,21 @@ def _amounts(lines: Sequence[PlanLine], form: Form) -> list[Column]:
     return columns
 
 
-def _say_unknown(lines: Sequence[PlanLine]) -> None:
+def _say_notes(lines: Sequence[PlanLine], settings: SettingsPlan | None, form: Form) -> None:
+    """Print whose tokens are unknown, and what more trials and more settings of a run do."""
     if any(line.tokens is None for line in lines):
         say("tokens unknown" if all(line.tokens is None for line in lines) else "-: tokens unknown")
+    if settings is None:
+        return
+    now, *floor = map(format_score, (settings.width, *settings.floor))
+    (prompts, trials), (engines, trials_of_each) = settings.prompts, settings.engines
+    for sentence in (
+        f"In settings like these {settings.n} it is {now} wide. More trials of these alone: "
+        f"{floor[0]} at best ({floor[1]} to {floor[2]}).",
+        f"{settings.target:g} wide takes about {prompts} settings x {trials} trials (prompts), or "
+        f"{engines} settings x {trials_of_each} (engines, days: to start one costs 4 trials).",
+    ):
+        say_sentence(sentence, form)
 
 
 def _show_pairs(plan: SeparationPlan, form: Form) -> None:

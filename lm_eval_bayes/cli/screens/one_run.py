@@ -236,5 +236,5 @@ def _shares_and_cost(summary: TaskSummary, form: Form) -> str:
     if run.cost is not None:
         parts.append(f"cost {format_large(run.cost)}")
     shares = {"cut_off_share": "cut off", "empty_share": "empty"}
-    parts += [f"{value:.1%} {shares.get(name, name)}" for name, value in summary.shares.items()]
+    parts += [f"{value:.1%} {shares.get(name, name)}" for name, value in run.shares.items()]
     return ", ".join(parts)
