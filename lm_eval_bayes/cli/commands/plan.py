@@ -232,12 +232,13 @@ def _say_notes(lines: Sequence[PlanLine], settings: SettingsPlan | None, form: F
     if settings is None:
         return
     now, *floor = map(format_score, (settings.width, *settings.floor))
-    (prompts, trials), (engines, trials_of_each) = settings.prompts, settings.engines
+    designs = (settings.prompts, settings.engines)
+    prompts, engines = (f"{n} settings x {plural(trials, 'trial')}" for n, trials in designs)
     for sentence in (
         f"In settings like these {settings.n} it is {now} wide. More trials of these alone: "
         f"{floor[0]} at best ({floor[1]} to {floor[2]}).",
-        f"{settings.target:g} wide takes about {prompts} settings x {trials} trials (prompts), or "
-        f"{engines} settings x {trials_of_each} (engines, days: to start one costs 4 trials).",
+        f"{settings.target:g} wide takes about {prompts} (prompts), or {engines} (engines, days: one "
+        "costs 4 trials).",
     ):
         say_sentence(sentence, form)
 
