@@ -237,8 +237,8 @@ def _say_notes(lines: Sequence[PlanLine], settings: SettingsPlan | None, form: F
     for sentence in (
         f"In settings like these {settings.n} it is {now} wide. More trials of these alone: "
         f"{floor[0]} at best ({floor[1]} to {floor[2]}).",
-        f"{settings.target:g} wide takes about {prompts} (prompts), or {engines} (engines, days: one "
-        "costs 4 trials).",
+        f"{settings.target:g} wide takes about {prompts} (prompts), or {engines} (engines, days: "
+        "one costs 4 trials).",
     ):
         say_sentence(sentence, form)
 
