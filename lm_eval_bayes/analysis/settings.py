@@ -110,7 +110,7 @@ def interval_of_run(run: TaskRun, spec: IntervalSpec = DEFAULT_INTERVAL) -> Inte
         return hbayes_by(run.outcomes, spec).interval()
     posterior, note = settings_posterior(run, spec)
     if posterior is None or not posterior.is_known:
-        rule = 'have trials in two settings or more for settings "like" these'
+        rule = 'have trials that can be counted in two settings or more for settings "like" these'
         raise InvalidInputError.of("run", "unsupported", rule, note or "1 setting")
     score = posterior.distributions[spec.scope]
     return score_interval(score, (score.mean, score.sd), posterior.benchmark.bounds, spec)

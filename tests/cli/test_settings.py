@@ -106,7 +106,7 @@ def test_the_screen_has_both_intervals_in_both_scopes_the_scores_and_the_sd(days
     printed = screen("summary", *days)
     core = score_over_settings(counted(days))
     head, here, elsewhere, scores, *sentence = on_settings(*days)
-    assert head.split("  ")[0] == "4 settings"
+    assert head.split("  ")[0] == "4 settings, 95%"
     for line, cells in zip((here, elsewhere), of_scopes(core), strict=True):
         assert re.findall(r"[\d.]{5}", line) == [f"{x:.3f}" for cell in cells for x in cell]
     assert re.findall(r"[\d.]{5}", scores) == [f"{x:.3f}" for x in core.scores]

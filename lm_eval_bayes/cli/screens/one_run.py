@@ -183,7 +183,8 @@ def _say_settings(summary: TaskSummary, form: Form) -> None:
     n, scores = len(labels), posterior.scores
     these = [(summary.learned[scope].mu, summary.intervals[scope]) for scope in SCOPES]
     like = [(posterior.like[scope].mean, posterior.like[scope]) for scope in SCOPES]
-    columns = [Column(plural(n, "setting"), ["these questions", "other questions"], left=True)]
+    head = f"{n} settings, {100 * posterior.level:g}%"
+    columns = [Column(head, ["these questions", "other questions"], left=True)]
     for head, row in (("these settings", these), ("settings like these", like)):
         cells = [f"{format_score(mean)}  {form.interval(ends)}" for mean, ends in row]
         columns.append(Column(head, cells, left=True))
