@@ -130,8 +130,8 @@ def settings_difference(
     of_a, of_b = (settings_posterior(run, spec)[0] for run in (a, b))
     if of_a is None or of_b is None:
         return None
-    here = of_a.benchmark.sigma**2 + of_b.benchmark.sigma**2
-    added = max(variance - here, 0.0) if spec.scope == "population" else 0.0
+    added = max(variance - of_a.benchmark.sigma**2 - of_b.benchmark.sigma**2, 0.0)
+    added *= spec.scope == "population"
     return difference_over_settings(of_a, of_b, question_variance=added)
 
 

@@ -30,6 +30,7 @@ from lm_eval_bayes.cli.screens.layout import (
     say_next,
     say_sentence,
 )
+from lm_eval_bayes.cli.screens.one_run import LONGEST_LABEL, MOST_SETTINGS
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -267,8 +268,6 @@ _WHERE: Mapping[Scope, tuple[str, str]] = {
     "benchmark": ("these questions", "settings like these"),
     "population": ("other questions", "other settings, questions"),
 }
-#: Settings by which the models are paired that are named, and the longest label of one.
-_MOST_SETTINGS, _LONGEST_LABEL = 4, 24
 
 
 def show_pair(
@@ -379,8 +378,8 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     say_bars(columns, bars, form, zero=True)
     over = first.tasks[0].settings
     if first.overall is None and over is not None:
-        labels = [one_line(label, _LONGEST_LABEL) for label in over.paired]
-        by = f"paired by {first_names(labels, _MOST_SETTINGS)}" if labels else "none in common"
+        labels = [one_line(label, LONGEST_LABEL) for label in over.paired]
+        by = f"paired by {first_names(labels, MOST_SETTINGS)}" if labels else "none in common"
         p_above = probability_statement("P(A > B)", over.p_above)
         say_sentence(f"{_WHERE[first.spec.scope][1]}: {by}; {p_above}", form)
 

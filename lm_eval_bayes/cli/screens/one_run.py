@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _EVERYDAY = ("hpass@", "hpass^")
 
 #: Settings that are named, and the longest label of one.
-_MOST_SETTINGS, _LONGEST_LABEL = 6, 24
+MOST_SETTINGS, LONGEST_LABEL = 6, 24
 
 #: A row: its name, the mean, the interval, and that on other questions where there is one.
 Row = tuple[str, float, Ends, Ends | None]
@@ -173,7 +173,7 @@ def _say_settings(summary: TaskSummary, form: Form) -> None:
         posterior, _ = settings_posterior(summary.run, summary.spec)
     if posterior is None:
         return
-    spread, labels = posterior.spread, [one_line(n, _LONGEST_LABEL) for n in posterior.labels]
+    spread, labels = posterior.spread, [one_line(n, LONGEST_LABEL) for n in posterior.labels]
     if spread is None:
         sds, half_widths = zip(*posterior.sensitivity, strict=True)
         ends = ", ".join(map(format_score, half_widths))
@@ -194,13 +194,13 @@ def _say_settings(summary: TaskSummary, form: Form) -> None:
     of_each = [f"{a} {format_score(x)}" for a, x in zip(labels, scores.tolist(), strict=True)]
     apart = [f"{labels[s]} by {form.score(scores[s] - others[s], True)}" for s in spread.outside]
     sentences = [
-        first_names(of_each, _MOST_SETTINGS),
+        first_names(of_each, MOST_SETTINGS),
         spread_sentence(spread, n, posterior.level),
         "S = 2: the interval about settings like these rests on the prior (half-t4 of t, scale .2)."
         * (n == 2),
     ]
     if spread.is_treatment:
-        outside = f" (outside the others {first_names(apart, _MOST_SETTINGS)})" if apart else ""
+        outside = f" (outside the others {first_names(apart, MOST_SETTINGS)})" if apart else ""
         sentences.append(f"Settings differ as methods do{outside}: if they are, compare them.")
     for sentence in filter(None, sentences):
         say_sentence(sentence, form)
