@@ -5,6 +5,7 @@ from lm_eval_bayes.errors import LmEvalBayesError as LmEvalBayesError
 
 # isort: split
 # -- runs
+from lm_eval_bayes.analysis.settings import interval_of_run as interval_of_run
 from lm_eval_bayes.runs.frames import read_frame as read_frame
 from lm_eval_bayes.runs.reader import read_runs as read_runs
 from lm_eval_bayes.runs.task_run import TaskRun as TaskRun

@@ -167,6 +167,7 @@ def anchor_study(
     >>> study.anchors.names, posterior.labels[posterior.peak]
     (('S', 'M', 'L'), 'S to M')
     """
+    spec.require_these()
     check_comparable(runs)
     runs[0].require_graded()
     outcomes = {run.model: run.outcomes.take(aligned_rows(run, runs[0])) for run in runs}

@@ -30,7 +30,7 @@ from lm_eval_bayes.stats import (
     Posterior,
     Scope,
     TieRule,
-    hbayes_at_n,
+    hbayes_by,
 )
 
 #: Models that a sentence names.
@@ -189,6 +189,9 @@ class Board:
             where += f", {n_elsewhere:,} on other questions of the kind"
         if self.n_over_settings is not None:
             where += f", {self.n_over_settings:,} in settings like these"
+            n_single = sum(row.settings is None for row in self.leaderboard.rows)
+            of_others = f" (sd of the others for {plural(n_single, 'model')} with one)"
+            where += of_others * (n_single > 0)
         return f"{pairs} distinguishable {where}."
 
     def _without(self, distinguishable: Iterable[bool]) -> tuple[str, ...]:
@@ -231,12 +234,8 @@ def task_board(
         If the models answered different questions, or category weights differ.
     """
     if posteriors is None:
-        of_kind = {
-            run.model: hbayes_at_n(
-                run.outcomes, "population", spec.level, spec.method, seed=spec.seed
-            )
-            for run in runs
-        }
+        elsewhere = replace(spec, scope="population")
+        of_kind = {run.model: hbayes_by(run.outcomes, elsewhere) for run in runs}
         here = {model: posterior.benchmark or posterior for model, posterior in of_kind.items()}
         posteriors = {"benchmark": here, "population": of_kind}
     scopes = SCOPES if runs[0].n_questions > 1 else (spec.scope,)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
+from lm_eval_bayes._util.text import plural, questions_in_words
 from lm_eval_bayes.analysis.comparability import (
     check_same_metric,
     check_same_questions,
@@ -16,7 +17,7 @@ from lm_eval_bayes.analysis.comparability import (
     identical_runs,
     question_rows,
 )
-from lm_eval_bayes.analysis.settings import settings_difference
+from lm_eval_bayes.analysis.settings import settings_difference, settings_record
 from lm_eval_bayes.analysis.summary import posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
@@ -110,9 +111,11 @@ class TaskComparison(Record):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         content = self.comparison.to_dict()
+        spec = IntervalSpec(self.comparison.interval.level, seed=self.comparison.seed or 0)
         for side, run in (("a", self.a), ("b", self.b)):
             del content[side]["per_question"]
             content[side]["n_range"] = list(run.outcomes.trials_range)
+            content[side]["settings"] = settings_record(run, spec)
         return {**super().to_dict(), **content}
 
 
@@ -174,18 +177,21 @@ class RunComparison(Record):
         return self.overall or self.tasks[0].comparison
 
     @property
+    def where(self) -> str:
+        """What A − B is about: "on these 15 questions", or "in the mean of 4 tasks"."""
+        if self.overall is not None:
+            return f"in the mean of {plural(len(self.tasks), 'task')}"
+        n_questions = self.tasks[0].comparison.n_questions
+        return f"on {questions_in_words(self.spec.scope, n_questions)}"
+
+    @property
     def distinguishable(self) -> bool:
         """Whether the models are distinguishable in the mean over tasks, or on the only task."""
         return (self.overall or self.tasks[0]).distinguishable
 
-    @property
-    def p_a_greater(self) -> float:
-        """P(A > B) + ½ P(A = B): on the mean over tasks, or on the only task."""
-        return self.summary.p_a_greater
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        return {**super().to_dict(), "p_a_greater": self.p_a_greater}
+        return {**super().to_dict(), "p_a_greater": self.summary.p_a_greater}
 
 
 def compare_runs(
@@ -235,6 +241,7 @@ def compare_runs(
     >>> result.tasks[0].questions[0].question_id, result.tasks[0].distinguishable
     ('q', True)
     """
+    spec.require_these()
     runs_a, runs_b = ({run.task: run for run in side} for side in (a, b))
     common = [task for task in runs_a if task in runs_b]
     if not common:
@@ -261,7 +268,7 @@ def compare_runs(
                 differs=tuple(consistency_warnings([run_a, run_b])),
                 copies={*run_a.question_ids} == {*run_b.question_ids}
                 and bool(identical_runs([run_a, run_b])),
-                settings=settings_difference(run_a, run_b, spec),
+                settings=settings_difference(run_a, run_b, spec, comparison.sd**2),
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}

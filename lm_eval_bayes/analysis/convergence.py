@@ -26,7 +26,7 @@ from lm_eval_bayes.stats import (
     Outcomes,
     Posterior,
     convergence_at_n,
-    hbayes_at_n,
+    hbayes_by,
     kendall_curve,
     prefix_scores,
 )
@@ -347,7 +347,7 @@ def prefix_posteriors(
         if posterior is None or n < matrix.shape[1]:
             first = Outcomes.from_matrix(matrix[:, :n], weights=run.outcomes.weights)
             outcomes = replace(run.outcomes, counts=first.counts)
-            posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+            posterior = hbayes_by(outcomes, spec)
         interval = posterior.interval()
         posteriors.append(PrefixPosterior(n, posterior.mu, posterior.sigma, interval))
     return tuple(posteriors)

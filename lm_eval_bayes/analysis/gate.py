@@ -23,6 +23,7 @@ from lm_eval_bayes._util.text import (
 from lm_eval_bayes.analysis.comparability import ARE_COPIES
 from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
 from lm_eval_bayes.analysis.plan import apart_sentence, pair_forecast
+from lm_eval_bayes.analysis.settings import settings_difference, settings_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
@@ -31,6 +32,7 @@ from lm_eval_bayes.stats import (
     IntervalSpec,
     Outcomes,
     Posterior,
+    Summary,
     TrialsForecast,
     align_questions,
     bayes_at_n,
@@ -87,6 +89,9 @@ class GateCheck(Record):
     questions : tuple of str
         Of "question", the ids of those below the limit, or where there is none, of those that are
         not known to reach it.
+    settings : Summary or None
+        A − B, or A, in settings like these, of a score and several settings; see
+        `settings_difference`. The outcome is about these settings alone.
     """
 
     check: Literal["worse", "below"]
@@ -102,6 +107,14 @@ class GateCheck(Record):
     copies: bool = False
     extrapolated_from: int | None = None
     questions: tuple[str, ...] = ()
+    settings: Summary | None = None
+
+    @property
+    def _like_these(self) -> str:
+        """That an outcome in these settings is not known in settings like these; else ""."""
+        ends, limit = self.settings, -self.limit if self.check == "worse" else self.limit
+        is_open = ends is not None and ends.low <= limit <= ends.high
+        return ", not known in settings like these" * (is_open and self.outcome != "not known yet")
 
     def sentence(self, a: str, b: str) -> str:
         """Return the outcome in words, of models with these names."""
@@ -114,7 +127,7 @@ class GateCheck(Record):
             return self._of_questions(a)
         known = self.outcome != "not known yet"
         be = "may be" if not known else "is" if self.outcome == "failed" else "is not"
-        where = f"in {self.quantity} {self.where}" if self.quantity != "score" else self.where
+        where = f"in {self.quantity} " * (self.quantity != "score") + self.where + self._like_these
         if self.check == "below":
             return f"{a} {be} below {self.limit:g} {where}"
         if self.limit or self.quantity != "score":
@@ -140,13 +153,17 @@ class GateCheck(Record):
         """Return the estimate with its interval, and when the check fails."""
         what, fails = ("A - B", -self.limit) if self.check == "worse" else ("A", self.limit)
         what = "lowest question" if self.quantity == "question" else what
-        values = self.estimate, self.interval.low, self.interval.high
-        estimate, low, high = (
+        values = [self.estimate, self.interval.low, self.interval.high]
+        if self.settings is not None:
+            values += [self.settings.low, self.settings.high]
+        estimate, low, high, *like = (
             "+" * (what == "A - B" and value > 0) + format_score(value) for value in values
         )
         k = self.extrapolated_from
         return (
-            f"{what} {estimate} (95%: {low} to {high}); fails "
+            f"{what} {estimate} (95%: {low} to {high}"
+            + (f"; in settings like these {' to '.join(like)}" if like else "")
+            + "); fails "
             + ("if distinguishable and negative" if fails == 0.0 else f"below {fails:g}")
             + ("" if k is None else f"; extrapolated from N = {k}")
         )
@@ -223,13 +240,16 @@ def gate_outcome(outcomes: Iterable[GateOutcome]) -> GateOutcome:
 
 def _worse(comparison: RunComparison, margin: float, family: _Family | None) -> GateCheck:
     """Check whether A is worse than B."""
-    where = _where(comparison, comparison.tasks[0])
-    if comparison.overall is not None:
-        where = f"in the mean of {plural(len(comparison.tasks), 'task')}"
+    where = comparison.where
     if family is not None:
         check = _checked("worse", family.quantity, where, family.difference, -margin)
         return replace(check, extrapolated_from=family.extrapolated_from)
     check = _checked("worse", "score", where, comparison.summary.posterior, -margin)
+    if comparison.overall is None:
+        (task,) = comparison.tasks
+        at_95 = replace(comparison.spec, level=CONFIDENCE)
+        settings = settings_difference(task.a, task.b, at_95, task.comparison.sd**2)
+        check = replace(check, settings=settings)
     if margin == 0.0 and comparison.distinguishable:
         return replace(check, outcome="failed" if check.estimate < 0.0 else "passed")
     if not comparison.distinguishable and (margin == 0.0 or check.outcome == "failed"):
@@ -242,7 +262,7 @@ def _below(
     comparison: RunComparison, floor: float, family: _Family | None, every_question: bool
 ) -> list[GateCheck]:
     """Check on every task whether A, its Pass^k or one of its questions is below a score."""
-    checks = []
+    checks, at_95 = [], replace(comparison.spec, level=CONFIDENCE)
     for task in comparison.tasks:
         low, high = task.a.outcomes.bounds if family is None else (0.0, 1.0)
         quantity = "score" if family is None else family.quantity
@@ -256,7 +276,9 @@ def _below(
         score = task.comparison.a if family is None else family.a
         check = _checked("below", quantity, where, score, floor)
         k = None if family is None else family.extrapolated_from
-        checks.append(replace(check, extrapolated_from=k))
+        posterior, _ = settings_posterior(task.a, at_95)
+        settings = None if family or posterior is None else posterior.like.get(at_95.scope)
+        checks.append(replace(check, extrapolated_from=k, settings=settings))
     return checks
 
 

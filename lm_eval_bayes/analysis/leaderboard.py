@@ -10,6 +10,7 @@ from typing import Any
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
+from lm_eval_bayes.analysis.settings import settings_record
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
     DEFAULT_INTERVAL,
@@ -22,7 +23,7 @@ from lm_eval_bayes.stats import (
     SharedScores,
     TaskMeans,
     TieRule,
-    hbayes_at_n,
+    hbayes_by,
     rank,
     shared_scores,
 )
@@ -70,6 +71,8 @@ class LeaderboardRow(Record):
         The shares of responses that were cut off and that are empty, where not 0.
     outcomes : Outcomes or None
         The trials; None for several tasks.
+    settings : dict or None
+        The scores of its settings, see `settings_record`; None for one, and for several tasks.
     """
 
     model: str
@@ -90,6 +93,7 @@ class LeaderboardRow(Record):
     protocol: str = ""
     shares: Mapping[str, float] = field(default_factory=dict)
     outcomes: Outcomes | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
+    settings: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -226,10 +230,7 @@ def leaderboard(
     """
     check_comparable(runs)
     if posteriors is None:
-        posteriors = {
-            r.model: hbayes_at_n(r.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-            for r in runs
-        }
+        posteriors = {run.model: hbayes_by(run.outcomes, spec) for run in runs}
     first = runs[0]
     return Leaderboard(
         task=first.task,
@@ -261,6 +262,7 @@ def _ranked(
             "protocol": run.provenance.protocol,
             "shares": run.shares,
             "outcomes": run.outcomes,
+            "settings": settings_record(run, spec),
         }
         for run in runs
     }

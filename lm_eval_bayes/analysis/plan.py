@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -18,6 +18,7 @@ from lm_eval_bayes.analysis.comparability import (
     repeat_note,
 )
 from lm_eval_bayes.analysis.comparison import RunComparison
+from lm_eval_bayes.analysis.settings import settings_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats import (
@@ -30,12 +31,16 @@ from lm_eval_bayes.stats import (
     TrialsForecast,
     compare_in_order,
     forecast_separation,
-    hbayes_at_n,
+    half_width,
+    hbayes_by,
+    settings_needed,
     sort_best_first,
     trials_needed,
     z_threshold,
 )
 
+#: What it costs to open a setting, in trials of every question: a prompt; an engine or a day.
+_SETTING_COSTS = (0.0, 4.0)
 #: That a goal needs questions, not trials.
 NEEDS_QUESTIONS = "Trials alone may not {}: more questions are needed."
 
@@ -82,6 +87,52 @@ class ForecastAmount(Record):
     high: float | None
 
 
+@dataclass(frozen=True)
+class SettingsPlan(Record):
+    """What an interval about settings like these takes, on these questions.
+
+    The sd between settings is taken as known. As it is not, intervals of fewer than about eight
+    settings are wider: by up to a quarter for three.
+
+    Attributes
+    ----------
+    n : int
+        Settings of the run.
+    target, width : float
+        The width that is asked for, and that of the interval now.
+    floor : tuple of float
+        What more trials of these settings can make it at best, with the posterior median of the sd
+        between settings, and with the ends of its interval.
+    prompts, engines : tuple of int
+        Settings, and trials per question in each, that reach the target with this median: where a
+        further setting costs nothing, as a prompt does, and where it costs as much as 4 trials of
+        every question, as the start of an engine or another day may.
+    """
+
+    n: int
+    target: float
+    width: float
+    floor: tuple[float, ...]
+    prompts: tuple[int, int]
+    engines: tuple[int, int]
+
+
+def _settings_plan(run: TaskRun, width: float, spec: IntervalSpec) -> SettingsPlan | None:
+    """Return what the width takes in settings like these; None if that is not known."""
+    posterior, _ = settings_posterior(run, spec)
+    if posterior is None or posterior.spread is None or spec.scope == "population":
+        return None
+    n, sd, by_trials = len(posterior.labels), posterior.spread.sd, posterior.trial_variance
+    like = posterior.like["benchmark"]
+    sds = sd.median, sd.low, sd.high
+    floor = tuple(2.0 * half_width(x, 0.0, n, 1, spec.level) for x in sds)
+    prompts, engines = (
+        settings_needed(0.5 * width, sd.median, by_trials, cost, spec.level)
+        for cost in _SETTING_COSTS
+    )
+    return SettingsPlan(n, width, like.high - like.low, floor, prompts, engines)
+
+
 @dataclass(frozen=True, eq=False)
 class PlanLine(Record):
     """What reaching a goal needs.
@@ -100,6 +151,8 @@ class PlanLine(Record):
         In scope "population" the number of clusters of the questions; None without.
     n_now : tuple of float
         The mean number of trials per question that every model has.
+    settings : SettingsPlan or None
+        Of a width in scope "benchmark" and a run of several settings.
     trials : ForecastAmount
         Further trials of all questions and models.
     tokens : ForecastAmount or None
@@ -127,6 +180,7 @@ class PlanLine(Record):
     reached: bool = False
     n_clusters: int | None = None
     n_now: tuple[float, ...] = field(default=(), metadata=json_name("n"))
+    settings: SettingsPlan | None = None
 
     @property
     def total(self) -> float | None:
@@ -173,9 +227,10 @@ def plan_width(
     max_trials = check_count("max_trials", max_trials, 1)
     lines = []
     for run in runs:
-        posterior = hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+        posterior = hbayes_by(run.outcomes, spec)
         forecast = trials_needed(posterior, width=width, max_trials=max_trials)
-        lines.append(_plan_line([run], forecast, posterior))
+        line = _plan_line([run], forecast, posterior)
+        lines.append(replace(line, settings=_settings_plan(run, width, spec)))
     return tuple(lines)
 
 
@@ -323,7 +378,7 @@ def plan_separation(
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
         raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
-    posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
+    posteriors = {run.model: hbayes_by(run.outcomes, spec) for run in runs}
     ordered, _ = sort_best_first(posteriors)
     best_first = sorted(runs, key=lambda run: [*ordered].index(run.model))
     comparisons = compare_in_order([*ordered.values()], CONFIDENCE, spec.seed)

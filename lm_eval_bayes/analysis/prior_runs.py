@@ -27,7 +27,7 @@ from lm_eval_bayes.stats import (
     Posterior,
     Strength,
     check_strength,
-    hbayes_at_n,
+    hbayes_by,
     learn_shift,
 )
 
@@ -115,10 +115,7 @@ class PriorRuns:
 def _effect(run: TaskRun, prior: TaskRun, spec: IntervalSpec) -> PriorEffect:
     outcomes, strength = run.outcomes, run.outcomes.prior_strength
     shift = strength.scale if isinstance(strength, LearnedShift) else None
-    informed, without = (
-        hbayes_at_n(side, spec.scope, spec.level, spec.method, seed=spec.seed)
-        for side in (outcomes, outcomes.without_prior())
-    )
+    informed, without = (hbayes_by(side, spec) for side in (outcomes, outcomes.without_prior()))
     return PriorEffect(
         task=run.task,
         model=run.model,

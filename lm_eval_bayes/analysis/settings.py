@@ -8,20 +8,28 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import to_plain
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import format_interval, format_score, plural, probability_statement
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
     CONFIDENCE,
+    DEFAULT_INTERVAL,
     IntArray,
+    Interval,
     IntervalSpec,
     SettingsDifference,
     SettingsPosterior,
+    Spread,
     compare_simultaneously,
     difference_over_settings,
     errors_over_settings,
+    hbayes_by,
+    score_interval,
     score_over_settings,
 )
+
+#: The p of settings' scores from which on trials explain that they differ.
+_SMALL_P = 0.05
 
 
 def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPosterior | None, str]:
@@ -45,15 +53,13 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
     >>> dict(zip(posterior.labels, posterior.scores.tolist()))
     {'one': 0.75, 'two': 0.5}
     """
-    reason = ""
-    if run.scored:
-        reason = "trials have scores"
-    elif run.clusters is not None:
-        reason = "questions are in clusters"
-    elif run.outcomes.prior_counts.any():
-        reason = "there are prior trials"
-    elif run.settings and run.trials is None:
-        reason = "only the counts of trials are known"
+    reasons = {
+        "trials have scores": run.scored,
+        "questions are in clusters": run.clusters is not None,
+        "there are prior trials": run.outcomes.prior_counts.any(),
+        "only the counts of trials are known": run.settings and run.trials is None,
+    }
+    reason = next((reason for reason, holds in reasons.items() if holds), "")
     labels = run.settings or ("",)
     if not reason:
         try:
@@ -66,24 +72,77 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
     return None, note
 
 
-def settings_difference(a: TaskRun, b: TaskRun, spec: IntervalSpec) -> SettingsDifference | None:
-    """Return A − B in settings like these, on these questions, paired by settings of one name.
+def interval_of_run(run: TaskRun, spec: IntervalSpec = DEFAULT_INTERVAL) -> Interval:
+    """Return the credible interval of the score of a run.
 
-    None unless both models have several settings that can be counted, and the same questions.
+    In these settings it is that of `lm_eval_bayes.hbayes_at_n`. In settings like these the sd
+    between settings is integrated out; with two settings it rests on its prior, see
+    :mod:`lm_eval_bayes.stats.settings.model`.
+
+    Parameters
+    ----------
+    run : TaskRun
+        The trials of a model on a task.
+    spec : IntervalSpec
+        Which interval: `settings` and `scope` say what it is about.
+
+    Raises
+    ------
+    InvalidInputError
+        If `spec` asks for settings like these, and the run has one setting alone, or trials that
+        cannot be counted by settings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trials, setting = [[0, 1, 1, 0], [1, 1, 0, 1]], (np.array([0, 0, 1, 1]),) * 2
+    >>> run = TaskRun.from_trials(
+    ...     "A", "aime", trials, ["p", "q"], settings=("one", "two"), setting=setting
+    ... )
+    >>> these, like = interval_of_run(run), interval_of_run(run, IntervalSpec(settings="like"))
+    >>> like.low < these.low < these.high < like.high
+    True
+    """
+    if not isinstance(run, TaskRun):
+        rule = "be a TaskRun, as `read_runs` and `read_frame` return"
+        raise InvalidInputError.of("run", "type", rule, type(run).__name__)
+    if spec.settings == "these":
+        return hbayes_by(run.outcomes, spec).interval()
+    posterior, note = settings_posterior(run, spec)
+    if posterior is None or not posterior.is_known:
+        rule = 'have trials that can be counted in two settings or more for settings "like" these'
+        raise InvalidInputError.of("run", "unsupported", rule, note or "1 setting")
+    score = posterior.distributions[spec.scope]
+    return score_interval(score, (score.mean, score.sd), posterior.benchmark.bounds, spec)
+
+
+def settings_difference(
+    a: TaskRun, b: TaskRun, spec: IntervalSpec, variance: float = 0.0
+) -> SettingsDifference | None:
+    """Return A − B in settings like these, paired by settings of one name.
+
+    None unless both models have several settings that can be counted, and the same questions. In
+    scope "population", `variance` is that of the difference in these settings; what it is above
+    that on these questions is added.
     """
     if not (a.settings and b.settings) or {*a.question_ids} != {*b.question_ids}:
         return None
     of_a, of_b = (settings_posterior(run, spec)[0] for run in (a, b))
-    return None if of_a is None or of_b is None else difference_over_settings(of_a, of_b)
+    if of_a is None or of_b is None:
+        return None
+    added = max(variance - of_a.benchmark.sigma**2 - of_b.benchmark.sigma**2, 0.0)
+    added *= spec.scope == "population"
+    return difference_over_settings(of_a, of_b, question_variance=added)
 
 
 def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | None:
     """Return how many pairs of models are distinguishable in settings like these.
 
-    On these questions, all pairs compared at once, with one spread of settings for all models.
-    None unless every model has several settings that can be counted.
+    On these questions, all pairs compared at once, with one spread of settings for all models,
+    which a model with one setting takes from the others. None unless all models can be counted, and
+    one has several settings.
     """
-    if len(runs) < 2 or not all(run.settings for run in runs):
+    if len(runs) < 2 or not any(run.settings for run in runs):
         return None
     posteriors = [settings_posterior(run, spec)[0] for run in runs]
     counted = [posterior for posterior in posteriors if posterior is not None]
@@ -103,6 +162,23 @@ def _counts(run: TaskRun) -> IntArray:
     for question, (setting, trials) in enumerate(zip(run.setting, run.trials, strict=True)):
         np.add.at(counts[:, question], (setting, trials), 1)
     return counts
+
+
+def spread_sentence(spread: Spread, n: int, level: float) -> str:
+    """Return whether n settings differ by more than trials explain."""
+    by = "no more than" if spread.p_of_trials >= _SMALL_P else "by more than"
+    seen, of_trials = format_score(spread.sd_seen), format_score(spread.sd_of_trials)
+    return (
+        f"{plural(n, 'setting')} differ {by} trials explain "
+        f"({probability_statement('p', spread.p_of_trials)}): sd {seen}, by trials alone "
+        f"{of_trials}; between settings {format_score(spread.sd.median)} ({100 * level:g}%: "
+        f"{format_interval(spread.sd)})."
+    )
+
+
+def settings_record(run: TaskRun, spec: IntervalSpec) -> dict[str, Any] | None:
+    """Return what `settings_to_dict` says of a run; None for one setting."""
+    return settings_to_dict(settings_posterior(run, spec)[0]) if run.settings else None
 
 
 def settings_to_dict(posterior: SettingsPosterior | None) -> dict[str, Any] | None:

@@ -247,7 +247,7 @@ def _intervals(
         posteriors[JEFFREYS] = bayes_at_n(outcomes, prior="jeffreys")
     intervals = {}
     for method, posterior in posteriors.items():
-        interval = posterior.interval(spec.level, spec.method)
+        interval = posterior.interval_by(spec)
         intervals[method] = (posterior.mu, interval.low, interval.high)
     clt_method = clt_interval if spec.scope == "population" else within_question_clt
     if (outcomes.n_questions if spec.scope == "population" else n) > 1:

@@ -28,7 +28,7 @@ from lm_eval_bayes.stats import (
     TaskMeans,
     avg_at_n,
     bayes_at_n,
-    hbayes_at_n,
+    hbayes_by,
 )
 
 #: Name of the group of all tasks.
@@ -152,11 +152,6 @@ class TaskSummary(ScorePosteriors):
         return settings_posterior(self.run, self.spec) if self.run.settings else (None, "")
 
     @property
-    def shares(self) -> dict[str, float]:
-        """The shares of responses that were cut off and that are empty, by row, where not 0."""
-        return self.run.shares
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Distinct notes of the run and of its posteriors."""
         return tuple(dict.fromkeys((*self.run.notes, *self.posterior_notes)))
@@ -187,7 +182,7 @@ class TaskSummary(ScorePosteriors):
             # one trial of each question has no sd where scores are no 0 and 1
             "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
-            "shares": self.shares,
+            "shares": run.shares,
             "settings": settings_to_dict(self.over_settings[0]),
             "posterior_rows": rows_to_dict(self.family),
             "categories": [s.to_dict() for s in self.category_scores],
@@ -197,11 +192,6 @@ class TaskSummary(ScorePosteriors):
             "sources": list(run.sources),
             "notes": list(self.notes),
         }
-
-
-def average_score(outcomes: Outcomes) -> float | None:
-    """Return avg@N; None if a question has no trial."""
-    return avg_at_n(outcomes).value if outcomes.trials_range[0] else None
 
 
 def posterior_to_dict(posterior: Posterior, interval: Interval | None = None) -> dict[str, Any]:
@@ -263,7 +253,7 @@ def _posteriors(
     outcomes: Outcomes, spec: IntervalSpec
 ) -> tuple[Mapping[Scope, Posterior], Posterior | None]:
     """Return hbayes@N in both scopes, and bayes@N."""
-    population = hbayes_at_n(outcomes, "population", spec.level, spec.method, seed=spec.seed)
+    population = hbayes_by(outcomes, replace(spec, scope="population"))
     paper = None if outcomes.scored else with_settings(bayes_at_n(outcomes), spec)
     return _both_scopes(population), paper
 
@@ -288,7 +278,7 @@ def _category_score(run: TaskRun, category: str, spec: IntervalSpec) -> Category
         notes = ("all questions are of one cluster: they were taken as independent",)
     learned, paper = _posteriors(outcomes, spec)
     notes += _distinct_notes(*learned.values(), paper)
-    average = average_score(outcomes)
+    average = avg_at_n(outcomes).value if outcomes.trials_range[0] else None
     n_trials = int(outcomes.n_trials.sum())
     return CategoryScore(learned, paper, category, len(rows), n_trials, average, notes)
 

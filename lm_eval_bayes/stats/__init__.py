@@ -57,6 +57,7 @@ from lm_eval_bayes.stats.frequentist_means import t_interval as t_interval
 from lm_eval_bayes.stats.frequentist_means import within_question_clt as within_question_clt
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import clustered_posterior as clustered_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n as hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_by as hbayes_by
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS as TASK_WEIGHTS
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans as TaskMeans
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskWeights as TaskWeights
@@ -71,6 +72,7 @@ from lm_eval_bayes.stats.intervals import Interval as Interval
 from lm_eval_bayes.stats.intervals import IntervalMethod as IntervalMethod
 from lm_eval_bayes.stats.intervals import IntervalSpec as IntervalSpec
 from lm_eval_bayes.stats.intervals import Scope as Scope
+from lm_eval_bayes.stats.intervals import score_interval as score_interval
 from lm_eval_bayes.stats.kendall import KendallCurve as KendallCurve
 from lm_eval_bayes.stats.kendall import kendall_curve as kendall_curve
 from lm_eval_bayes.stats.kendall import kendall_tau_b as kendall_tau_b
@@ -145,6 +147,8 @@ from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast as Trial
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials as allocate_trials
 from lm_eval_bayes.stats.sequential.trials_needed import forecast_separation as forecast_separation
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed as trials_needed
+from lm_eval_bayes.stats.settings.allocation import half_width as half_width
+from lm_eval_bayes.stats.settings.allocation import settings_needed as settings_needed
 from lm_eval_bayes.stats.settings.comparison import SettingsDifference as SettingsDifference
 from lm_eval_bayes.stats.settings.comparison import (
     difference_over_settings as difference_over_settings,
@@ -152,6 +156,7 @@ from lm_eval_bayes.stats.settings.comparison import (
 from lm_eval_bayes.stats.settings.comparison import errors_over_settings as errors_over_settings
 from lm_eval_bayes.stats.settings.posterior import SettingsPosterior as SettingsPosterior
 from lm_eval_bayes.stats.settings.posterior import Spread as Spread
+from lm_eval_bayes.stats.settings.posterior import Summary as Summary
 from lm_eval_bayes.stats.settings.posterior import score_over_settings as score_over_settings
 from lm_eval_bayes.stats.simulation import mimics_with_means as mimics_with_means
 from lm_eval_bayes.stats.simulation import simulate_outcomes as simulate_outcomes

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes._util.validation import check_level, check_option, check_seed
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions import Distribution, MatchedBeta
 
@@ -19,6 +20,7 @@ IntervalMethod: TypeAlias = Literal["normal", "beta", "exact"]
 METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact")
 Scope: TypeAlias = Literal["benchmark", "population"]
 SCOPES: tuple[Scope, ...] = ("benchmark", "population")
+Settings: TypeAlias = Literal["these", "like"]
 Ends: TypeAlias = tuple[float, float]
 _BATCHES = 20
 
@@ -74,6 +76,9 @@ class IntervalSpec(Record):
         See `Posterior.interval`.
     seed : int
         Seed of the posterior draws, where there are any.
+    settings : {"these", "like"}
+        In which settings the score is that of the model: in those in which it was run, or in
+        settings like these, which `interval_of_run` alone knows; others refuse "like".
 
     Raises
     ------
@@ -83,19 +88,34 @@ class IntervalSpec(Record):
     Examples
     --------
     >>> IntervalSpec(0.9, method="beta").to_dict()
-    {'level': 0.9, 'scope': 'benchmark', 'method': 'beta', 'seed': 0}
+    {'level': 0.9, 'scope': 'benchmark', 'method': 'beta', 'seed': 0, 'settings': 'these'}
     """
 
     level: float = 0.95
     scope: Scope = "benchmark"
     method: IntervalMethod = "exact"
     seed: int = 0
+    settings: Settings = "these"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "level", check_level(self.level))
         object.__setattr__(self, "scope", check_option("scope", self.scope, SCOPES))
         object.__setattr__(self, "method", check_option("method", self.method, METHODS))
         object.__setattr__(self, "seed", check_seed(self.seed))
+        settings: tuple[Settings, ...] = ("these", "like")
+        object.__setattr__(self, "settings", check_option("settings", self.settings, settings))
+
+    def require_these(self) -> None:
+        """Raise where settings like these are asked of what knows these settings alone.
+
+        Raises
+        ------
+        InvalidInputError
+            If `settings` is "like".
+        """
+        if self.settings == "like":
+            rule = 'be "these" here; `interval_of_run` has the interval about settings like these'
+            raise InvalidInputError.of("settings", "unsupported", rule, self.settings)
 
     @classmethod
     def of(
@@ -138,6 +158,8 @@ class Interval(Record):
         it was computed.
     seed : int or None
         The seed of those draws.
+    settings : str
+        "these" or "like": of a score in the settings of the runs, or in settings like these.
 
     Examples
     --------
@@ -152,6 +174,7 @@ class Interval(Record):
     scope: Scope
     mc_error: float | None = None
     seed: int | None = None
+    settings: Settings = field(default="these", metadata=NOT_IN_JSON)
 
     @property
     def width(self) -> float:
@@ -200,6 +223,7 @@ def score_interval(
         scope=spec.scope,
         mc_error=mc_error,
         seed=None if mc_error is None else distribution.seed,
+        settings=spec.settings,
     )
 
 

@@ -220,7 +220,14 @@ class Posterior(Record):
         return self.interval_by(IntervalSpec(level, self.scope, method))
 
     def interval_by(self, spec: IntervalSpec) -> Interval:
-        """Return the credible interval of this level and method, in the posterior's own scope."""
+        """Return the credible interval of this level and method, in the posterior's own scope.
+
+        Raises
+        ------
+        InvalidInputError
+            If `spec` asks for settings like these, which a posterior of all trials does not know.
+        """
+        spec.require_these()
         spec = replace(spec, scope=self.scope)
         return score_interval(self.distribution, (self.mu, self.sigma), self.bounds, spec)
 

@@ -160,7 +160,7 @@ def test_the_mean_of_the_tasks(scope):
     ends = overall.interval
     assert (ends.low, ends.high) == pytest.approx(normal.ppf([0.025, 0.975]), abs=0.01)
     assert ends.scope == scope
-    assert result.p_a_greater == overall.p_a_greater
+    assert result.summary.p_a_greater == overall.p_a_greater
     assert overall.mc_error > 0.0
     json.dumps(result.to_dict(), allow_nan=False)
 
@@ -169,7 +169,7 @@ def test_certain_and_equal_models():
     # two categories of one score: everything scores 1
     sure = [TaskRun.from_trials("s", t, [[0]], ["q"], weights=(1.0, 1.0)) for t in "xy"]
     result = compare_runs(sure, sure, rope=0.0)
-    assert (result.overall.z, result.p_a_greater, result.overall.p_rope) == (0.0, 0.5, 1.0)
+    assert (result.overall.z, result.summary.p_a_greater, result.overall.p_rope) == (0.0, 0.5, 1.0)
     assert result.overall.rule_z == "undecided"
     assert result.tasks[0].questions == ()
 

@@ -11,7 +11,7 @@ from scipy import special, stats
 from lm_eval_bayes import InvalidInputError
 from lm_eval_bayes.stats import Outcomes, hbayes_at_n
 from lm_eval_bayes.stats.ranking.simultaneous import compare_simultaneously
-from lm_eval_bayes.stats.settings.allocation import half_width, trials_per_setting
+from lm_eval_bayes.stats.settings.allocation import half_width, settings_needed
 from lm_eval_bayes.stats.settings.comparison import difference_over_settings, errors_over_settings
 from lm_eval_bayes.stats.settings.design import setting_means
 from lm_eval_bayes.stats.settings.model import T
@@ -476,21 +476,34 @@ def test_pairs_share_the_effects_of_their_settings():
 # -- plans and bad input ---------------------------------------------------------------------------
 
 
-def test_the_best_split_of_a_budget():
-    sd, variance, cost = 0.03, 0.006, 4.0
-    best = trials_per_setting(sd, variance, cost)
-
-    def price(n):
-        return (cost + n) * (sd**2 + variance / n)
-
-    n = np.linspace(1, 40, 4_000)
-    assert best == pytest.approx(n[np.argmin(price(n))], abs=0.02)
+def test_the_width_of_a_plan():
+    sd, variance = 0.03, 0.006
     assert half_width(sd, variance, 4, np.inf) == pytest.approx(1.959964 * sd / 2)
     by_simulation = np.random.default_rng(0).normal(
         0, [[sd], [np.sqrt(variance / 8)]], (20_000, 2, 4)
     )
     expected = 1.959964 * by_simulation.sum(axis=1).mean(axis=1).std()
     assert half_width(sd, variance, 4, 8) == pytest.approx(expected, rel=0.02)
+
+
+def test_the_settings_of_a_plan_are_three_or_more_and_the_trials_few():
+    # without trials' variance to speak of: (1.96 τ/h)² settings
+    assert settings_needed(0.02, 0.05, 1e-9, cost=4) == (int(np.ceil((1.959964 * 2.5) ** 2)), 1)
+    # with next to no sd: three settings, and the trials that three need
+    n, trials = settings_needed(0.02, 1e-6, 0.006, cost=4)
+    assert (n, trials) == (3, int(np.ceil(0.006 / 3 * (1.959964 / 0.02) ** 2)))
+    assert half_width(1e-6, 0.006, n, trials) <= 0.02 < half_width(1e-6, 0.006, n, trials - 1)
+    for bad in (
+        {"half": 0.0},
+        {"sd": 0.0},
+        {"trial_variance": 0.0},
+        {"cost": -1.0},
+        {"level": 1.0},
+    ):
+        arguments = {"half": 0.1, "sd": 0.1, "trial_variance": 0.1, "cost": 0.0} | bad
+        with pytest.raises(InvalidInputError) as caught:
+            settings_needed(**arguments)
+        assert (caught.value.argument, caught.value.value) == tuple(*bad.items())
 
 
 GOOD = simulated(0, 0.1, 2, 2, 5)[0]

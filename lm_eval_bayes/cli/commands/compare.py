@@ -16,9 +16,9 @@ from lm_eval_bayes._util.text import (
     first_names,
     format_range,
     format_score,
+    one_line,
     plural,
     probability_statement,
-    questions_in_words,
 )
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -30,6 +30,7 @@ from lm_eval_bayes.cli.screens.layout import (
     say_next,
     say_sentence,
 )
+from lm_eval_bayes.cli.screens.one_run import LONGEST_LABEL, MOST_SETTINGS
 from lm_eval_bayes.cli.ui.options import (
     MORE,
     IntervalOptions,
@@ -112,12 +113,12 @@ def command(
     are practically equal from a probability of 95% on. --verbose shows P(A > B), which has a flat
     prior on the difference and is too certain between close models.
 
-    On these questions the difference is that of hbayes@N, with independent posteriors. On other
-    questions of the kind the models are paired by question and the observed differences are used,
-    so that the difficulty of a question cancels.
+    On these questions the posteriors of hbayes@N are independent. On other questions of the kind
+    the models are paired by question, so that its difficulty cancels, and in settings like these by
+    setting.
 
     With --prior the posteriors also use the trials of earlier runs of the same questions: give
-    them to a side as A=RUN or B=RUN. Its effect is shown.
+    them to a side as A=RUN or B=RUN.
 
     Several tasks are compared one by one, and on their mean with equal weights.
 
@@ -165,7 +166,7 @@ def command(
     say_effects(effects, spec)
     if without is not None:
         with_prior, alone = (
-            probability_statement("P(A > B)", result.p_a_greater)
+            probability_statement("P(A > B)", result.summary.p_a_greater)
             for result in (comparison, without)
         )
         say_sentence(f"{with_prior} with the prior trials, {alone} without", form)
@@ -262,9 +263,10 @@ def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, .
 
 #: Questions with the largest differences that are shown, unless all of them are asked for.
 _MOST_QUESTIONS = 3
-_WHERE: Mapping[Scope, str] = {
-    "benchmark": "these questions",
-    "population": "other questions",
+#: What a difference is about, in these settings and in settings like these.
+_WHERE: Mapping[Scope, tuple[str, str]] = {
+    "benchmark": ("these questions", "settings like these"),
+    "population": ("other questions", "other settings, questions"),
 }
 
 
@@ -328,10 +330,7 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     from lm_eval_bayes.stats import CONFIDENCE
 
     scope, result = next(iter(results.items()))
-    where = f"on {questions_in_words(scope, result.tasks[0].comparison.n_questions)}"
-    if result.overall is not None:
-        where = f"in the mean of {len(result.tasks)} tasks"
-    summary = result.summary
+    where, summary = result.where, result.summary
     equal = ""
     if summary.rope is not None and summary.p_rope is not None and summary.p_rope >= CONFIDENCE:
         low, high = summary.rope
@@ -346,6 +345,9 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     of_kind = results.get("population")
     if scope == "benchmark" and of_kind is not None and of_kind.distinguishable:
         where += ", and on others of the kind"
+    over = result.tasks[0].settings
+    if result.overall is None and over is not None and over.low <= 0.0 <= over.high:
+        where += ", but not in settings like these"
     return f"{better} is better than {worse}: they are distinguishable {where}.{equal}"
 
 
@@ -353,12 +355,15 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     first = next(iter(results.values()))
     rows: list[tuple[str, float, Any]] = []
     for scope, result in results.items():
-        rows.append((_WHERE[scope], result.summary.posterior.mu, result.summary.interval))
+        rows.append((_WHERE[scope][0], result.summary.posterior.mu, result.summary.interval))
     if first.overall is not None:
         for task in first.tasks:
             rows.append((task.task, task.comparison.difference, task.comparison.interval))
-    elif (of_settings := first.tasks[0].settings) is not None:
-        rows.append(("settings like these", of_settings.mean, of_settings))
+    else:
+        for scope, result in results.items():
+            over = result.tasks[0].settings
+            if over is not None:
+                rows.append((_WHERE[scope][1], over.mean, over))
     spec = first.spec
     columns = [
         names("A - B on", [where for where, _, _ in rows]),
@@ -371,6 +376,12 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     ]
     bars = [(difference, (ends.low, ends.high), None) for _, difference, ends in rows]
     say_bars(columns, bars, form, zero=True)
+    over = first.tasks[0].settings
+    if first.overall is None and over is not None:
+        labels = [one_line(label, LONGEST_LABEL) for label in over.paired]
+        by = f"paired by {first_names(labels, MOST_SETTINGS)}" if labels else "none in common"
+        p_above = probability_statement("P(A > B)", over.p_above)
+        say_sentence(f"{_WHERE[first.spec.scope][1]}: {by}; {p_above}", form)
 
 
 def _show_questions(task: TaskComparison, form: Form) -> None:
@@ -457,7 +468,7 @@ def comparison_record(
         "a": {"model": runs_a[0].model, "sources": sources_of(runs_a)},
         "b": {"model": runs_b[0].model, "sources": sources_of(runs_b)},
         "align": align,
-        "p_a_less": 1.0 - comparison.p_a_greater,
+        "p_a_less": 1.0 - comparison.summary.p_a_greater,
         **comparison.to_dict(),
     }
 

@@ -90,7 +90,8 @@ def command(
     -margin, too. It also fails if one of its questions has no trial that counts (--unscored wrong
     counts trials without a score as wrong), and if it lacks a task of B (--align intersection
     leaves such tasks out). With a floor alone B may be left out. In GitHub Actions the outcomes
-    are annotations and part of the job's summary.
+    are annotations and part of the job's summary. Where models have several settings, the numbers
+    show settings like these too; the outcome is about these.
 
     Exit codes: 0 passed, or not known; 1 worse; 2 error; 3 not known, with --fail-if-unknown.
 
@@ -265,7 +266,9 @@ class GateReport:
         """Return the checks as a test suite; one that is not known is skipped, or a failure."""
         unknown = "failure" if self.unknown_fails else "skipped"
         kinds = {"failed": "failure", "not known yet": unknown}
-        results = [(line.name, kinds.get(line.outcome), line.sentence) for line in self.lines]
+        results = [
+            (line.name, kinds.get(line.outcome), line.sentence, line.numbers) for line in self.lines
+        ]
         return _suite(results, "\n".join(self.left_out))
 
     def write(self, junit: Path | None, markdown: Path | None) -> None:
@@ -298,7 +301,7 @@ def errors_in_files(junit: Path | None, markdown: Path | None) -> Iterator[None]
 
     def write(message: str) -> str:
         text = f"**lm-eval-bayes gate** error: {_plain(message)}\n\n"
-        _write_files(junit, _suite([("gate", "error", message)]), markdown, text)
+        _write_files(junit, _suite([("gate", "error", message, "")]), markdown, text)
         return text
 
     write("the command did not finish")
@@ -332,17 +335,18 @@ def _write_files(junit: Path | None, xml: bytes, markdown: Path | None, text: st
             write_atomic(path, content)
 
 
-def _suite(results: Sequence[tuple[str, str | None, str]], left_out: str = "") -> bytes:
-    """Return a test suite of names, kinds of results (None for a pass) and messages, as XML."""
+def _suite(results: Sequence[tuple[str, str | None, str, str]], left_out: str = "") -> bytes:
+    """Return names, kinds of results (None for a pass), messages and numbers as XML."""
     suite = ElementTree.Element("testsuite", {"name": "lm-eval-bayes", "tests": str(len(results))})
-    kinds = [kind for _, kind, _ in results]
+    kinds = [kind for _, kind, *_ in results]
     for attribute, counted in (("failures", "failure"), ("errors", "error"), ("skipped",) * 2):
         suite.set(attribute, str(kinds.count(counted)))
-    for name, kind, message in results:
+    for name, kind, message, numbers in results:
         attributes = {"classname": "gate", "name": one_line(name)}
         case = ElementTree.SubElement(suite, "testcase", attributes)
         if kind is not None:
-            ElementTree.SubElement(case, kind, {"message": one_line(message)})
+            result = ElementTree.SubElement(case, kind, {"message": one_line(message)})
+            result.text = one_line(numbers)
         if left_out:
             ElementTree.SubElement(case, "system-out").text = one_line(left_out)
     return (ElementTree.tostring(suite, encoding="unicode") + "\n").encode()

@@ -7,7 +7,7 @@ from functools import partial
 from math import comb
 from typing import TYPE_CHECKING, Annotated
 
-from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, plural
+from lm_eval_bayes._util.text import NO_VALUE, format_duration, format_large, format_score, plural
 from lm_eval_bayes.cli.screens.bars import filled_bar
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -24,7 +24,7 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
+    from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan, SettingsPlan
     from lm_eval_bayes.runs.task_run import TaskRun
     from lm_eval_bayes.stats import IntervalSpec
 
@@ -63,8 +63,9 @@ def command(
     reached the goal, with a central 90% range. Tokens and model time follow from what the saved
     trials of the same questions took; they are missing if the runs did not record them.
 
-    Whether two models are distinguishable is what `rank`, `compare` and `report` say, all given
-    models compared at once.
+    For a run of several settings it shows how many the interval about settings like these needs.
+
+    Whether two models are distinguishable is what `rank` says, all models compared at once.
 
     In scope benchmark every goal can be reached with enough trials. In scope population the
     differences between questions remain: where only more questions help, the sentence says so.
@@ -167,7 +168,7 @@ def _show_widths(lines: Sequence[PlanLine], form: Form) -> None:
     shares = [line.forecast.target / longest for line in lines]
     bars = [filled_bar(share, width, form.drawn, rest=False) for share in shares]
     say_columns([*columns, Column("", bars, left=True)], form)
-    _say_unknown(lines)
+    _say_notes(lines, line.settings, form)
 
 
 def _show_runs(lines: Sequence[PlanLine], form: Form) -> None:
@@ -188,7 +189,7 @@ def _show_runs(lines: Sequence[PlanLine], form: Form) -> None:
         *_amounts(lines, form),
     ]
     say_columns(columns, form)
-    _say_unknown(lines)
+    _say_notes(lines, line.settings, form)
 
 
 def _width_sentence(line: PlanLine, about: str, form: Form) -> str:
@@ -224,9 +225,22 @@ def _amounts(lines: Sequence[PlanLine], form: Form) -> list[Column]:
     return columns
 
 
-def _say_unknown(lines: Sequence[PlanLine]) -> None:
+def _say_notes(lines: Sequence[PlanLine], settings: SettingsPlan | None, form: Form) -> None:
+    """Print whose tokens are unknown, and what more trials and more settings of a run do."""
     if any(line.tokens is None for line in lines):
         say("tokens unknown" if all(line.tokens is None for line in lines) else "-: tokens unknown")
+    if settings is None:
+        return
+    now, *floor = map(format_score, (settings.width, *settings.floor))
+    designs = (settings.prompts, settings.engines)
+    prompts, engines = (f"{n} settings x {plural(trials, 'trial')}" for n, trials in designs)
+    for sentence in (
+        f"In settings like these {settings.n} it is {now} wide. More trials of these alone: "
+        f"{floor[0]} at best ({floor[1]} to {floor[2]}).",
+        f"{settings.target:g} wide takes about {prompts} (prompts), or {engines} (engines, days: "
+        "one costs 4 trials).",
+    ):
+        say_sentence(sentence, form)
 
 
 def _show_pairs(plan: SeparationPlan, form: Form) -> None:

@@ -67,6 +67,8 @@ def command(
     bars are about these questions, thin ones about other questions of the kind. Several models are
     sorted by their scores, and the sentence says who is distinguishable from the first.
 
+    Several runs of a model are its settings: a second table has the score in settings like these.
+
     With several tasks a model has the mean over tasks, in which every task counts the same.
     --verbose shows every run, and means in which every question counts the same.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING
 
-from lm_eval_bayes._util.text import format_integer, format_score, plural
+from lm_eval_bayes._util.text import format_integer, format_interval, format_score, plural
 from lm_eval_bayes.cli.screens.bars import filled_bar
 from lm_eval_bayes.cli.screens.layout import (
     Column,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 def show_noise(noise: TaskNoise, form: Form) -> None:
     """Print the noise of a model's runs, or of those of several models."""
+    from lm_eval_bayes.analysis.settings import spread_sentence
     from lm_eval_bayes.export.noise_tables import format_difference
 
     if len(noise.models) > 1:
@@ -32,7 +33,9 @@ def show_noise(noise: TaskNoise, form: Form) -> None:
         return
     (model,) = noise.models
     settings, level = noise.settings, f"{100 * noise.settings.level:g}%"
-    run = model.full
+    run, spread, n_settings = model.full, model.spread, len(model.run.settings)
+    if spread is not None:
+        say_sentence(spread_sentence(spread, n_settings, settings.level), form)
     say_sentence(
         f"Two runs of {model.model} with {_trials(run)} differ by up to "
         f"{format_score(run.distance)} by chance ({level}). Another model is distinguishable if it "
@@ -70,14 +73,11 @@ def show_noise(noise: TaskNoise, form: Form) -> None:
             f"{100 * flip.low:.0f} to {100 * flip.high:.0f}%).",
             form,
         )
-    spread = model.spread
     if spread is not None:
-        n, new = len(model.run.settings), spread.new_setting
-        apart, with_trials = format_score(spread.apart), format_score(spread.runs_apart)
-        ends = f"{format_score(new.low)} to {format_score(new.high)}"
-        say_sentence(f"The score in a setting like these {n} lies in {ends} ({level}).", form)
+        ends, apart = format_interval(spread.new_setting), format_score(spread.apart)
         say_sentence(
-            f"Two settings lie at most {apart} apart, two runs with their trials {with_trials} "
+            f"The score in a setting like these {n_settings} lies in {ends}. Two settings lie at "
+            f"most {apart} apart, two runs with their trials {format_score(spread.runs_apart)} "
             f"({level}).",
             form,
         )

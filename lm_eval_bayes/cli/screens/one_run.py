@@ -9,6 +9,7 @@ from lm_eval_bayes._util.text import (
     NO_VALUE,
     first_names,
     format_duration,
+    format_interval,
     format_large,
     format_score,
     one_line,
@@ -21,20 +22,19 @@ from lm_eval_bayes.cli.screens.layout import (
     Form,
     names,
     say_bars,
+    say_columns,
     say_sentence,
 )
 from lm_eval_bayes.cli.ui.output import say
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import GroupSummary, ScorePosteriors, TaskSummary
-    from lm_eval_bayes.stats import SettingsPosterior
 
 #: Rows of the pass family that are shown unasked.
 _EVERYDAY = ("hpass@", "hpass^")
 
-#: Settings that are shown unasked, the longest label of one, and the p of a difference from which
-#: on trials explain it.
-_MOST_SETTINGS, _LONGEST_LABEL, _SMALL_P = 6, 24, 0.05
+#: Settings that are named, and the longest label of one.
+MOST_SETTINGS, LONGEST_LABEL = 6, 24
 
 #: A row: its name, the mean, the interval, and that on other questions where there is one.
 Row = tuple[str, float, Ends, Ends | None]
@@ -57,6 +57,9 @@ def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
     run, scope = summary.run, summary.spec.scope
     where = f"on {questions_in_words(scope, run.n_questions)}"
     score = score_in_words(summary.learned[scope].mu, summary.intervals[scope], where)
+    over_settings, _ = summary.over_settings
+    if over_settings is not None and len(over_settings.labels) > 2:
+        score += f"; in settings like these {format_interval(over_settings.like[scope])}"
     say_sentence(f"{run.model} scores {score}.{_unscored(summary)}", form)
     say()
     rows = [_score_row(f"hbayes@{summary.n}", summary)]
@@ -76,8 +79,7 @@ def show_run(summary: TaskSummary, form: Form, estimates: bool = False) -> None:
         cells = [format_score(saved.get(name)) for name, *_ in rows]
         extra = [Column("saved trials", cells)]
     show_rows(run.task, rows, _interval_head(summary), form, run.outcomes.bounds, extra)
-    for sentence in _on_settings(summary, form):
-        say_sentence(sentence, form)
+    _say_settings(summary, form)
     say_sentence(_shares_and_cost(summary, form), form)
 
 
@@ -85,7 +87,8 @@ def show_tasks(
     summaries: Sequence[TaskSummary], groups: Sequence[GroupSummary], form: Form
 ) -> None:
     """Print a model's scores on several tasks, and the means over groups of them."""
-    level = f"{100 * summaries[0].spec.level:g}%"
+    from lm_eval_bayes.analysis.board import score_in_words
+
     means = [
         (f"{group.group}, {weighting}", mean)
         for group in groups
@@ -94,13 +97,9 @@ def show_tasks(
     about, mean = next(((a, m) for a, m in means if a.endswith("equal")), ("", None))
     model = summaries[0].run.model
     if mean is not None:
-        score, ends = mean.learned["benchmark"].mu, mean.intervals["benchmark"]
-        say_sentence(
-            f"{model} scores {format_score(score)} in the mean of {about.removesuffix(', equal')} "
-            f"({level}: {format_score(ends.low)} to {format_score(ends.high)}; each task counts "
-            "the same).",
-            form,
-        )
+        where = f"in the mean of {about.removesuffix(', equal')}, where each task counts the same"
+        here = mean.learned["benchmark"].mu, mean.intervals["benchmark"]
+        say_sentence(f"{model} scores {score_in_words(*here, where)}.", form)
     else:
         say_sentence(f"{model} on {plural(len(summaries), 'task')}:", form)
     say()
@@ -164,55 +163,47 @@ def _score_row(name: str, scores: ScorePosteriors) -> Row:
     return (name, scores.learned["benchmark"].mu, *ends)
 
 
-def _on_settings(summary: TaskSummary, form: Form) -> list[str]:
-    """Return what the settings of the run tell of others, a sentence each."""
-    from lm_eval_bayes.analysis.settings import settings_posterior
+def _say_settings(summary: TaskSummary, form: Form) -> None:
+    """Print what the settings of the run tell of others."""
+    from lm_eval_bayes.analysis.settings import settings_posterior, spread_sentence
+    from lm_eval_bayes.stats import SCOPES
 
     posterior, _ = summary.over_settings
-    if posterior is not None:
-        return _on_several_settings(posterior, form)
-    if form.verbose and not summary.run.settings:
+    if posterior is None and not summary.run.settings:
         posterior, _ = settings_posterior(summary.run, summary.spec)
     if posterior is None:
-        return []
-    pairs = zip(*posterior.sensitivity, strict=True)
-    sds, half_widths = (", ".join(map(format_score, values)) for values in pairs)
-    return [
-        "settings like this one: not known from one setting. If the sd between settings were "
-        f"{sds}, the interval would be +/- {half_widths}."
-    ]
-
-
-def _on_several_settings(posterior: SettingsPosterior, form: Form) -> list[str]:
-    labels = [one_line(label, _LONGEST_LABEL) for label in posterior.labels]
-    values, spread, like = posterior.scores.tolist(), posterior.spread, posterior.like
+        return
+    spread, labels = posterior.spread, [one_line(n, LONGEST_LABEL) for n in posterior.labels]
     if spread is None:
-        return []
-    mean, sd = format_score(like["benchmark"].mean), format_score(spread.sd.median)
-    here, elsewhere, of_sd = (
-        f"{format_score(ends.low)} to {format_score(ends.high)}"
-        for ends in (like["benchmark"], like["population"], spread.sd)
-    )
-    scores = [f"{name} {format_score(score)}" for name, score in zip(labels, values, strict=True)]
-    is_explained = spread.p_of_trials >= _SMALL_P
-    compared = "no more than" if is_explained else f"more (p = {spread.p_of_trials:.1g}) than"
-    basis = "; with 2 settings this interval rests on the prior" * (len(labels) == 2)
+        sds, half_widths = zip(*posterior.sensitivity, strict=True)
+        ends = ", ".join(map(format_score, half_widths))
+        assumed = ", ".join(f"{sd:g}".lstrip("0") for sd in sds)
+        say_sentence(f"Other settings: not known from one; +/- {ends} if sd {assumed}", form)
+        return
+    n, scores = len(labels), posterior.scores
+    these = [(summary.learned[scope].mu, summary.intervals[scope]) for scope in SCOPES]
+    like = [(posterior.like[scope].mean, posterior.like[scope]) for scope in SCOPES]
+    head = f"{n} settings, {100 * posterior.level:g}%"
+    columns = [Column(head, ["these questions", "other questions"], left=True)]
+    for head, row in (("these settings", these), ("settings like these", like)):
+        cells = [f"{format_score(mean)}  {form.interval(ends)}" for mean, ends in row]
+        columns.append(Column(head, cells, left=True))
+    say()
+    say_columns(columns, form)
+    others = (scores.sum() - scores) / (n - 1)
+    of_each = [f"{a} {format_score(x)}" for a, x in zip(labels, scores.tolist(), strict=True)]
+    apart = [f"{labels[s]} by {form.score(scores[s] - others[s], True)}" for s in spread.outside]
     sentences = [
-        f"settings like these {len(labels)}: {mean} ({here}; other questions {elsewhere}); "
-        f"{first_names(scores, len(labels) if form.verbose else _MOST_SETTINGS)}",
-        f"sd between settings {sd} ({of_sd}): {compared} trials explain "
-        f"({format_score(spread.sd_of_trials)}){basis}",
+        first_names(of_each, MOST_SETTINGS),
+        spread_sentence(spread, n, posterior.level),
+        "S = 2: the interval about settings like these rests on the prior (half-t4 of t, scale .2)."
+        * (n == 2),
     ]
-    if spread.outside:
-        outside = spread.outside[0]
-        others = (sum(values) - values[outside]) / (len(values) - 1)
-        sentences.append(
-            f"{labels[outside]} differs from the {len(labels) - 1} others by "
-            f"{format_score(abs(values[outside] - others))}: if it is another method, compare it"
-        )
-    elif spread.is_treatment:
-        sentences.append("these settings differ as methods do: if they are methods, compare them")
-    return sentences
+    if spread.is_treatment:
+        outside = f" (outside the others {first_names(apart, MOST_SETTINGS)})" if apart else ""
+        sentences.append(f"Settings differ as methods do{outside}: if they are, compare them.")
+    for sentence in filter(None, sentences):
+        say_sentence(sentence, form)
 
 
 def _unscored(summary: TaskSummary) -> str:
@@ -246,5 +237,5 @@ def _shares_and_cost(summary: TaskSummary, form: Form) -> str:
     if run.cost is not None:
         parts.append(f"cost {format_large(run.cost)}")
     shares = {"cut_off_share": "cut off", "empty_share": "empty"}
-    parts += [f"{value:.1%} {shares.get(name, name)}" for name, value in summary.shares.items()]
+    parts += [f"{value:.1%} {shares.get(name, name)}" for name, value in run.shares.items()]
     return ", ".join(parts)

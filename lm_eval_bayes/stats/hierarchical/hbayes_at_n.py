@@ -119,6 +119,18 @@ def hbayes_at_n(
     return _after_earlier_run(posterior, draws, spec.seed)
 
 
+def hbayes_by(outcomes: Outcomes, spec: IntervalSpec) -> Posterior:
+    """Return hbayes@N of this scope, level, method and seed, in these settings.
+
+    Raises
+    ------
+    InvalidInputError
+        If `spec` asks for settings like these.
+    """
+    spec.require_these()
+    return hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+
+
 def two_runs(outcomes: Outcomes, seed: int) -> TwoRuns:
     """Return the score of these questions by the trials, by the prior trials, and by none."""
     alone = replace(outcomes.without_prior(), clusters=None)

@@ -18,6 +18,9 @@ from lm_eval_bayes._util.validation import (
     check_real,
 )
 
+#: The fewest settings of a plan.
+_FEWEST = 3
+
 
 def half_width(
     sd: float, trial_variance: float, n_settings: int, trials: float, level: float = 0.95
@@ -60,19 +63,27 @@ def half_width(
     return float(special.ndtri(0.5 + 0.5 * check_level(level)) * np.sqrt(variance))
 
 
-def trials_per_setting(sd: float, trial_variance: float, cost: float) -> float:
-    """Return the N with the least variance for a budget, sqrt(c W/(M τ²)).
+def settings_needed(
+    half: float, sd: float, trial_variance: float, cost: float, level: float = 0.95
+) -> tuple[int, int]:
+    """Return the settings, and the trials per question in each, of an interval this narrow.
 
     S settings cost S (c + N) rounds of one trial per question, and S (c + N) times the variance
-    τ²/S + W/(M S N) is least there [Cochran 1977, §10.6]. At least 1.
+    τ²/S + W/(M S N) is least for N = sqrt(c W/(M τ²)) [Cochran 1977, §10.6]. The settings are those
+    that this N needs, and at least 3, as the interval of fewer rests on the prior of their sd; the
+    trials are the fewest for so many settings.
 
     Parameters
     ----------
+    half : float
+        The half-width > 0, as of `half_width`.
     sd, trial_variance : float
-        τ > 0 and W/M, as for `half_width`.
+        τ > 0 and W/M > 0, as for `half_width`.
     cost : float
         c >= 0, what it costs to open a setting, in rounds of one trial per question: near 0 for
         prompts, some rounds for the start of an engine.
+    level : float
+        Strictly between 0 and 1.
 
     Raises
     ------
@@ -81,9 +92,12 @@ def trials_per_setting(sd: float, trial_variance: float, cost: float) -> float:
 
     Examples
     --------
-    >>> round(trials_per_setting(0.048, 0.15 / 30, 4), 1), trials_per_setting(0.048, 0.15 / 30, 0)
-    (2.9, 1.0)
+    >>> settings_needed(0.04, 0.048, 0.15 / 30, cost=0), settings_needed(0.04, 0.048, 0.15 / 30, 4)
+    ((18, 1), (10, 3))
     """
-    trial_variance = check_non_negative("trial_variance", trial_variance)
+    trial_variance = check_positive("trial_variance", trial_variance)
     rounds = np.sqrt(check_non_negative("cost", cost) * trial_variance) / check_positive("sd", sd)
-    return float(max(1.0, rounds))
+    at_least = half_width(sd, trial_variance, 1, max(round(rounds), 1), level)
+    n_settings = max(int(np.ceil((at_least / check_positive("half", half)) ** 2)), _FEWEST)
+    for_trials = n_settings * (half / half_width(1.0, 0.0, 1, 1, level)) ** 2 - sd**2
+    return n_settings, max(int(np.ceil(trial_variance / for_trials * (1.0 - 1e-12))), 1)
