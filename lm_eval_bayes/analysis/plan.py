@@ -92,7 +92,7 @@ class SettingsPlan(Record):
     """What an interval about settings like these takes, on these questions.
 
     The sd between settings is taken as known. As it is not, intervals of fewer than about eight
-    settings are wider: by up to a quarter for three.
+    settings are wider: by up to a third for three.
 
     Attributes
     ----------

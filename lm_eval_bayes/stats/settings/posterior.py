@@ -322,16 +322,26 @@ def _at_nodes(values: FloatArray, mass: FloatArray, level: float) -> Summary:
 
 
 def _outside(posterior: SettingsPosterior) -> tuple[int, ...]:
-    """Return the settings outside the predictive interval of the others, by Bonferroni's bound."""
-    outside = []
+    """Return the settings outside the predictive interval of the others, by Bonferroni's bound.
+
+    The furthest is left out before the next is judged, so that none hides another.
+    """
+    outside, rest = list[int](), list(range(posterior.share.size))
     axis, tables = log_likelihoods(posterior.share, posterior.trials)
     # the mean of few trials is discrete: half a trial to both sides
     in_all = posterior.trial_variance * posterior.benchmark.per_question.mu.size
     half_trial = 0.5 * posterior.trial_sds[:, None] ** 2 / in_all * np.array([-1.0, 1.0])
-    for s, ends in enumerate(posterior.share[:, None] + half_trial):
-        given = given_t(axis, np.delete(tables, s, axis=0))
-        by_trials = given.mean * (1.0 - given.mean) / posterior.trials[s]
-        not_above, below = given.plus(given.between + by_trials).cdf(np.clip(ends, 0.0, 1.0))
-        if 2.0 * min(below, 1.0 - not_above) < (1.0 - posterior.level) / posterior.share.size:
-            outside.append(s)
-    return tuple(outside)
+    ends = np.clip(posterior.share[:, None] + half_trial, 0.0, 1.0)
+    while len(rest) > 2:
+        tails = {}
+        for s in rest:
+            given = given_t(axis, tables[[other for other in rest if other != s]])
+            by_trials = given.mean * (1.0 - given.mean) / posterior.trials[s]
+            not_above, below = given.plus(given.between + by_trials).cdf(ends[s])
+            tails[s] = 2.0 * min(below, 1.0 - not_above)
+        furthest = min(rest, key=tails.__getitem__)
+        if tails[furthest] >= (1.0 - posterior.level) / posterior.share.size:
+            break
+        outside.append(furthest)
+        rest.remove(furthest)
+    return tuple(sorted(outside))
