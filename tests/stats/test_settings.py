@@ -354,6 +354,9 @@ def test_a_treatment_is_named():
     spread = score_over_settings(counts).spread
     assert spread.outside == (5,)
     assert spread.is_treatment
+    # one that is further away does not hide it
+    counts[2] = simulated(11, 0.1, 8, 8, 40, shift=3.0)[0][2]
+    assert score_over_settings(counts).spread.outside == (2, 5)
     # settings that all differ: none is outside, but t is large
     wide = np.random.default_rng(0).binomial(
         16, special.expit(np.linspace(-2, 2, 6))[:, None], (6, 40)
