@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from lm_eval_bayes.stats import (
     CONFIDENCE,
     IntArray,
     IntervalSpec,
+    Posterior,
     SettingsDifference,
     SettingsPosterior,
     compare_simultaneously,
@@ -24,7 +25,9 @@ from lm_eval_bayes.stats import (
 )
 
 
-def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPosterior | None, str]:
+def settings_posterior(
+    run: TaskRun, spec: IntervalSpec, learned: Posterior | None = None
+) -> tuple[SettingsPosterior | None, str]:
     """Return the posterior of a run's score over its settings, else a note on why there is none.
 
     Parameters
@@ -33,6 +36,8 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
         The trials, of one setting or more.
     spec : IntervalSpec
         Of which the level and the seed count: intervals are equal-tailed, and of both scopes.
+    learned : Posterior, optional
+        hbayes@N of the run, of scope "population" and with this seed, where it is known already.
 
     Examples
     --------
@@ -58,7 +63,12 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
     if not reason:
         try:
             return score_over_settings(
-                _counts(run), run.outcomes.weights, labels=labels, level=spec.level, seed=spec.seed
+                _counts(run),
+                run.outcomes.weights,
+                labels=labels,
+                level=spec.level,
+                seed=spec.seed,
+                learned=learned,
             ), ""
         except InvalidInputError as error:  # such as settings that share no question
             reason = str(error)
@@ -77,15 +87,18 @@ def settings_difference(a: TaskRun, b: TaskRun, spec: IntervalSpec) -> SettingsD
     return None if of_a is None or of_b is None else difference_over_settings(of_a, of_b)
 
 
-def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | None:
+def pairs_over_settings(
+    runs: Sequence[TaskRun], spec: IntervalSpec, learned: Mapping[str, Posterior]
+) -> int | None:
     """Return how many pairs of models are distinguishable in settings like these.
 
     On these questions, all pairs compared at once, with one spread of settings for all models.
-    None unless every model has several settings that can be counted.
+    None unless every model has several settings that can be counted. `learned` is hbayes@N by
+    model, of scope "population".
     """
     if len(runs) < 2 or not all(run.settings for run in runs):
         return None
-    posteriors = [settings_posterior(run, spec)[0] for run in runs]
+    posteriors = [settings_posterior(run, spec, learned[run.model])[0] for run in runs]
     counted = [posterior for posterior in posteriors if posterior is not None]
     if len(counted) < len(runs):
         return None
