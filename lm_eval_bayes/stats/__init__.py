@@ -152,6 +152,7 @@ from lm_eval_bayes.stats.settings.comparison import (
 from lm_eval_bayes.stats.settings.comparison import errors_over_settings as errors_over_settings
 from lm_eval_bayes.stats.settings.posterior import SettingsPosterior as SettingsPosterior
 from lm_eval_bayes.stats.settings.posterior import Spread as Spread
+from lm_eval_bayes.stats.settings.posterior import Summary as Summary
 from lm_eval_bayes.stats.settings.posterior import score_over_settings as score_over_settings
 from lm_eval_bayes.stats.simulation import mimics_with_means as mimics_with_means
 from lm_eval_bayes.stats.simulation import simulate_outcomes as simulate_outcomes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from markupsafe import Markup
@@ -16,7 +17,13 @@ from lm_eval_bayes.report.page import figures
 from lm_eval_bayes.report.page.svg import round_range
 from lm_eval_bayes.report.page.text import TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import Interval, IntervalSpec, pair_posterior
+from lm_eval_bayes.stats import (
+    Interval,
+    IntervalSpec,
+    SettingsPosterior,
+    Summary,
+    pair_posterior,
+)
 
 #: Cells of all questions of a page, and the fewest and the most questions of a panel.
 _MAX_CELLS, _MIN_QUESTIONS, _MAX_QUESTIONS = 8000, 10, 300
@@ -28,8 +35,8 @@ _MAX_CHARACTERS, _MIN_TEXT, _MAX_TEXT = 1_200_000, 300, 4000
 _LABEL_LENGTH = 60
 #: The most models of a staircase of pairs.
 _MAX_PAIRED = 60
-#: Characters of a name in a heading.
-_MAX_HEADING = 30
+#: Characters of a name in a heading, and of a setting.
+MAX_HEADING = 30
 
 
 # -- models --------------------------------------------------------------------------------------
@@ -44,6 +51,7 @@ class ScoreRow:
     score: str
     interval: str
     bar: Markup
+    settings: Markup
     ranks: str
     strip: Markup
     may_be_first: bool
@@ -61,11 +69,19 @@ class ScoreTable:
     compares: bool
 
 
-def score_table(board: Board) -> ScoreTable:
-    """Return the scores of models with their bars and ranks."""
+def score_table(
+    board: Board, settings: Mapping[str, SettingsPosterior] = MappingProxyType({})
+) -> ScoreTable:
+    """Return the scores of models with their bars and ranks.
+
+    `settings` are the scores over settings, by model, of those that have several.
+    """
     rows, n = board.leaderboard.rows, len(board.models)
     ends = [interval for pair in board.intervals for interval in pair if interval is not None]
-    axis = figures.Axis.around(ends, rows[0].posterior.bounds)
+    shown = figures.ends_of(ends)
+    for of_model in settings.values():
+        shown += [*figures.ends_of([of_model.like["benchmark"]]), *of_model.scores.tolist()]
+    axis = figures.Axis.around(shown, rows[0].posterior.bounds)
     short = short_names(board.models)
     differs = board.leaderboard.ranking.distinguishable
     of_tasks = [{r.model: r.mu for r in task.leaderboard.rows} for task in board.tasks]
@@ -78,8 +94,9 @@ def score_table(board: Board) -> ScoreTable:
                 model=name(row.model),
                 short=short[i],
                 score=format_score(row.mu),
-                interval=_ends(row.interval),
+                interval=short_ends(row.interval),
                 bar=figures.interval_bar(axis, row.mu, *pair),
+                settings=figures.settings_strip(axis, settings.get(row.model)),
                 ranks=str(low) if low == high else f"{low}–{high}",
                 strip=figures.rank_strip(low, high, n) if n > 1 else Markup(""),
                 may_be_first=n > 1 and row.model in first,
@@ -91,7 +108,8 @@ def score_table(board: Board) -> ScoreTable:
     return ScoreTable(tuple(table), figures.axis_above(axis), tasks, n > 1)
 
 
-def _ends(interval: Interval) -> str:
+def short_ends(interval: Interval | Summary) -> str:
+    """Return the ends of an interval, for a cell."""
     return f"{format_score(interval.low)}–{format_score(interval.high)}"
 
 
@@ -118,7 +136,7 @@ class Pairs:
 def pairs_of(board: Board, level: float) -> Pairs | None:
     """Return the pairs of models; None for a single one, and for more than a staircase shows."""
     rows = board.leaderboard.rows
-    names = shorten_names(short_names(board.models), _MAX_HEADING)
+    names = shorten_names(short_names(board.models), MAX_HEADING)
     if len(rows) == 2 and not board.tasks:
         return _difference(board, level)
     if not 1 < len(rows) <= _MAX_PAIRED:
@@ -315,7 +333,7 @@ def number_table(panel: TaskPanel) -> Mapping[str, Any]:
         texts = [
             None
             if posterior is None or interval is None
-            else (format_score(posterior.mu), _ends(interval))
+            else (format_score(posterior.mu), short_ends(interval))
             for posterior, interval in scores
         ]
         members = (summary.family.get(row) for row in family)

@@ -28,8 +28,9 @@ from lm_eval_bayes.stats.settings.design import setting_means
 from lm_eval_bayes.stats.settings.model import GivenT, T, given_t, log_likelihoods, normal_quantile
 
 #: The sds between settings, as shares of the range of scores, of the sensitivity row; and the
-#: posterior median of t above which settings are treatments rather than noise.
-ASSUMED_SDS, TREATMENT = (0.01, 0.02, 0.05), 0.5
+#: posterior median of t above which settings are treatments rather than noise. Trials explain how
+#: much settings differ where they make them differ so much with the last probability or more.
+ASSUMED_SDS, TREATMENT, _EXPLAINED = (0.01, 0.02, 0.05), 0.5, 0.05
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ class Spread(Record):
     def is_treatment(self) -> bool:
         """Whether some setting looks like another method rather than the same one again."""
         return self.logit_sd.median > TREATMENT or bool(self.outside)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the settings differ by no more than trials explain, at the level .05."""
+        return self.p_of_trials >= _EXPLAINED
 
 
 @dataclass(frozen=True, eq=False)
