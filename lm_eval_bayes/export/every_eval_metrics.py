@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from lm_eval_bayes.export.run_metadata import (
     generation_settings,
     hub_id,
     is_filtered,
+    published_settings,
 )
 from lm_eval_bayes.runs.task_run import GRADED, TaskRun
 from lm_eval_bayes.stats import Interval, Posterior, Scope
@@ -127,6 +129,8 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
         details["threshold"] = f"{run.threshold:g}"
     elif not run.scored and not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in run.outcomes.weights)
+    if summary.over_settings[0] is not None and name.startswith("hbayes@"):
+        details["settings"] = json.dumps(published_settings(summary.over_settings[0]))
     if run.metric != GRADED:
         details["counted"] = one_line(run.metric, 100)
     return {

@@ -273,12 +273,19 @@ def _notes(
     mean, low, high = (f"{factor * number:.{digits}f}" for number in numbers)
     of_trials = "" if name.endswith(f"@{n}") else f" of {n} trials"
     settings = generation_settings(run)
+    posterior, _ = summary.over_settings
+    like = [(len(posterior.labels), posterior.like[scope])] if posterior else []
     total = run.provenance.n_questions or 0
     of_total = f" of its {total}" if total > run.n_questions else ""
     parts = [
         f"{name}{of_trials}, {run.n_questions}{of_total} questions",
         f"hbayes@{n} {mean}, {100 * interval.level:g}% interval {low} to {high} about "
         f"{scope_label(interval.scope)}",
+        *(
+            f"settings like these {n_settings}: {factor * ends.low:.{digits}f} to "
+            f"{factor * ends.high:.{digits}f}"
+            for n_settings, ends in like
+        ),
         *damage,
         f"filter {run.filter}" if is_filtered(run) else "",
         f"metric {run.metric}" if run.metric != GRADED else "",

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lm_eval_bayes._util.text import format_large, format_score, plural, shorten_middle
+from lm_eval_bayes._util.text import (
+    format_interval,
+    format_large,
+    format_score,
+    plural,
+    shorten_middle,
+)
 from lm_eval_bayes.analysis.convergence import PrefixPosterior
 from lm_eval_bayes.analysis.plan import SeparationPlan
 from lm_eval_bayes.analysis.report_data import ModelCost, TaskPanel
@@ -107,8 +113,8 @@ def interval_bar(
         Whether 0 is marked.
     """
     middle = _BAR / 2
-    label = f"{format_score(mu)}; these questions {interval_text(thick)}"
-    label += "" if thin is None else f"; other questions {interval_text(thin)}"
+    label = f"{format_score(mu)}; these questions {format_interval(thick)}"
+    label += "" if thin is None else f"; other questions {format_interval(thin)}"
     parts = [line(axis.at(tick), axis.at(tick), 0, _BAR, "grid") for tick in axis.ticks()]
     if zero:
         parts.append(line(axis.at(0.0), axis.at(0.0), 0, _BAR, "zero"))
@@ -140,7 +146,7 @@ def settings_strip(axis: Axis, posterior: SettingsPosterior | None) -> Markup:
         element("circle", cx=axis.at(score), cy=middle, r=3.5, class_="setting") for score in scores
     ]
     lowest, highest = (format_score(end) for end in (min(scores), max(scores)))
-    label = f"settings like these {interval_text(like)}; "
+    label = f"settings like these {format_interval(like)}; "
     label += f"{plural(len(scores), 'setting')} score {lowest} to {highest}"
     return _labelled_bar(parts, label, _STRIP)
 
@@ -156,11 +162,6 @@ def _labelled_bar(parts: Sequence[Markup], label: str, height: int) -> Markup:
 def ends_of(intervals: Sequence[Interval | Summary]) -> list[float]:
     """Return the ends of all intervals."""
     return [end for interval in intervals for end in (interval.low, interval.high)]
-
-
-def interval_text(interval: Interval | Summary) -> str:
-    """Return an interval as text."""
-    return f"{format_score(interval.low)} to {format_score(interval.high)}"
 
 
 def rank_strip(low: int, high: int, n_models: int) -> Markup:
@@ -337,7 +338,7 @@ def convergence_curve(panel: TaskPanel, i: int) -> Markup:
 
 def _point_text(point: PrefixPosterior) -> str:
     trials = plural(point.n, "trial")
-    return f"after {trials} {format_score(point.mu)} ({interval_text(point.interval)})"
+    return f"after {trials} {format_score(point.mu)} ({format_interval(point.interval)})"
 
 
 # -- score against tokens ------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def render(
         "duration": format_duration,
         "score": format_score,
         "ends": tables.short_ends,
-        "short": lambda labels: shorten_names(labels, tables.MAX_HEADING),
+        "short": lambda labels: shorten_names([*map(short_path, labels)], tables.MAX_HEADING),
     }
     panels = [_panel_context(panel, data) for panel in data.panels]
     attempts = page_attempts(data.panels, [view["questions"] for view in panels], text_bytes)
@@ -232,7 +232,7 @@ def _published(value: Any) -> Any:
     """Return JSON types without folders of the machine, long strings and NaN."""
     if isinstance(value, dict):
         return {
-            key: [short_path(path) for path in item] if key == "sources" else _published(item)
+            key: _published([*map(short_path, item)] if key in ("sources", "labels") else item)
             for key, item in value.items()
         }
     if isinstance(value, list):
