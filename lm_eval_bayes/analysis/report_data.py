@@ -176,12 +176,6 @@ class TaskPanel:
         return {model: posterior for model, posterior in posteriors.items() if posterior}
 
     @property
-    def n_range(self) -> tuple[int, int]:
-        """The fewest and the most trials of a question."""
-        ranges = [summary.n_range for summary in self.summaries]
-        return min(low for low, _ in ranges), max(high for _, high in ranges)
-
-    @property
     def compares_costs(self) -> bool:
         """Whether models have different numbers of tokens, which a figure can show."""
         tokens = [cost.tokens for cost in self.costs]

@@ -117,7 +117,6 @@ def render(
         notes=_notes(data),
         files=_files(data),
         command=one_line(command),
-        columns=tables.COLUMNS,
     )
 
 
@@ -161,7 +160,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
             )
             if (curve := figures.pass_curves(panel, short, family))
         ],
-        "numbers": tables.number_table(panel),
+        "family": list(dict.fromkeys(row for s in panel.summaries for row in s.family)),
         "curves": [
             (short[i], curve[-1], figures.convergence_curve(panel, i))
             for i, curve in enumerate(panel.curves)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from markupsafe import Markup
 
 from lm_eval_bayes._util.text import format_score, plural, shorten_names
 from lm_eval_bayes.analysis.board import Board
 from lm_eval_bayes.analysis.comparability import short_text
+from lm_eval_bayes.analysis.leaderboard import LeaderboardRow
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures
 from lm_eval_bayes.report.page.svg import round_range
@@ -44,15 +44,12 @@ MAX_HEADING = 30
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """A model's row: names, numbers and figures, and which models it is distinguishable from."""
+    """A model's row: numbers and figures, and which models it is distinguishable from."""
 
-    model: str
+    of_board: LeaderboardRow
     short: str
-    score: str
-    interval: str
     bar: Markup
     settings: Markup
-    ranks: str
     strip: Markup
     may_be_first: bool
     apart: str
@@ -91,13 +88,10 @@ def score_table(
         low, high = int(row.rank_low), int(row.rank_high)
         table.append(
             ScoreRow(
-                model=name(row.model),
+                of_board=row,
                 short=short[i],
-                score=format_score(row.mu),
-                interval=short_ends(row.interval),
                 bar=figures.interval_bar(axis, row.mu, *pair),
                 settings=figures.settings_strip(axis, settings.get(row.model)),
-                ranks=str(low) if low == high else f"{low}–{high}",
                 strip=figures.rank_strip(low, high, n) if n > 1 else Markup(""),
                 may_be_first=n > 1 and row.model in first,
                 apart=" ".join(str(j) for j in range(n) if differs[i, j]),
@@ -315,33 +309,3 @@ def _counted(run: TaskRun, position: int) -> str:
         if count
     ]
     return ", ".join(parts) or "no trial"
-
-
-# -- numbers of the pass family ------------------------------------------------------------------
-
-
-def number_table(panel: TaskPanel) -> Mapping[str, Any]:
-    """Return all posteriors of the models: hbayes@N in both scopes, bayes@N and the pass family.
-
-    Each is a mean with its interval, in the pass family with its sd.
-    """
-    family = list(dict.fromkeys(row for summary in panel.summaries for row in summary.family))
-    rows = []
-    for summary, pair in zip(panel.summaries, panel.scores.intervals, strict=True):
-        paper = None if summary.paper is None else summary.paper.interval()
-        scores = [*zip(summary.learned.values(), pair, strict=True), (summary.paper, paper)]
-        texts = [
-            None
-            if posterior is None or interval is None
-            else (format_score(posterior.mu), short_ends(interval))
-            for posterior, interval in scores
-        ]
-        members = (summary.family.get(row) for row in family)
-        texts += [
-            None if row is None else (format_score(row.mu), f"± {format_score(row.sigma)}")
-            for row in members
-        ]
-        average = None if summary.average is None else summary.average.value
-        rows.append((name(summary.run.model), format_score(average), texts))
-    heads = ["hbayes@N", "hbayes@N, other questions", "bayes@N", *family]
-    return {"heads": heads, "rows": rows}
