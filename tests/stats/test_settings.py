@@ -498,6 +498,7 @@ DISJOINT = GOOD.copy()
 DISJOINT[0, :2] = DISJOINT[1, 2:] = 0
 EMPTY = GOOD.copy()
 EMPTY[1] = 0
+FIT = Outcomes.from_counts(GOOD.sum(axis=0))
 
 
 @pytest.mark.parametrize(
@@ -516,12 +517,20 @@ EMPTY[1] = 0
         (GOOD, {"labels": "ab"}, "labels", "type"),
         (GOOD, {"level": 1.0}, "level", "range"),
         (GOOD, {"seed": -1}, "seed", "range"),
+        (GOOD, {"learned": hbayes_at_n(FIT)}, "learned", "mismatch"),
+        (GOOD[:1], {"learned": hbayes_at_n(FIT, "population")}, "learned", "mismatch"),
     ],
 )
 def test_bad_input(counts, options, argument, rule):
     with pytest.raises(InvalidInputError) as caught:
         score_over_settings(counts, **options)
     assert (caught.value.argument, caught.value.rule) == (argument, rule)
+
+
+def test_a_fit_that_is_known_is_that_of_the_counts():
+    own = score_over_settings(GOOD)
+    known = score_over_settings(GOOD, learned=hbayes_at_n(FIT, "population"))
+    assert (known.like, known.spread) == (own.like, own.spread)
 
 
 def test_bad_differences():
