@@ -17,12 +17,10 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.analysis.settings import settings_to_dict
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.files import slug
 from lm_eval_bayes.runs.model_arguments import NAMES, PUBLISHED
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import SettingsPosterior
 
 #: Names of the maximal number of completion tokens.
 MAX_TOKENS_NAMES = ("max_gen_toks", "max_tokens", "max_new_tokens", "max_completion_tokens")
@@ -84,15 +82,6 @@ def published_label(labels: Sequence[str], number: int) -> str:
     """
     label = labels[number]
     return f"setting {number + 1}" if _is_path(label) else one_line(label, 100)
-
-
-def published_settings(posterior: SettingsPosterior | None) -> dict[str, Any] | None:
-    """Return a score over settings as plain JSON types, with labels that may be published."""
-    plain = settings_to_dict(posterior)
-    if plain is not None:
-        labels = plain["labels"]
-        plain["labels"] = [published_label(labels, number) for number in range(len(labels))]
-    return plain
 
 
 def _is_path(value: Any) -> bool:

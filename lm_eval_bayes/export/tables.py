@@ -25,7 +25,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
-from lm_eval_bayes.export.run_metadata import published_settings
+from lm_eval_bayes.analysis.settings import settings_to_dict
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats import Posterior, Scope, SettingsPosterior
 
@@ -168,7 +168,7 @@ def _csv_family(family: Mapping[str, Posterior]) -> dict[str, object]:
 
 def _csv_settings(posterior: SettingsPosterior | None, scope: Scope) -> dict[str, object]:
     """Return the cells of a score over settings; none where it is not known."""
-    plain = published_settings(posterior)
+    plain = settings_to_dict(posterior)
     if plain is None:
         return {}
     return {
@@ -188,7 +188,7 @@ def _json(boards: Sequence[Leaderboard], families: Families, over_settings: Over
         for place in plain["places"]:
             key = board.task, place["model"]
             place["posterior_rows"] = rows_to_dict(families.get(key, {}))
-            place["settings"] = published_settings(over_settings.get(key))
+            place["settings"] = settings_to_dict(over_settings.get(key))
         plain["notes"] += _family_notes(board, families)
     content = {"lm_eval_bayes": __version__, "leaderboards": leaderboards}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"

@@ -96,6 +96,7 @@ def test_the_data_of_the_page_and_the_tables(board):
     assert {summary["model"]: summary["settings"] for summary in data["summaries"]} == found
     (plain,) = json.loads(exported_table(".json", path)[1])["leaderboards"]
     assert {place["model"]: place["settings"] for place in plain["places"]} == found
+    markdown = exported_table(".md", path, "--scope=population")[1]
     for row in csv.DictReader(io.StringIO(exported_table(".csv", path, "--scope=population")[1])):
         numbers = [row[f"settings{name}"] for name in ("", "_sd", "_sd_low", "_sd_high")]
         numbers += [row[f"like_{name}"] for name in ("mean", "low", "high")]
@@ -107,8 +108,8 @@ def test_the_data_of_the_page_and_the_tables(board):
         expected = [settings[name] for name in ("n", "sd", "low", "high")]
         assert [*map(float, numbers)] == [*expected, like["mean"], like["low"], like["high"]]
         assert row["setting_labels"] == "; ".join(settings["labels"])
-        cell = f"{shown(like['low'])} to {shown(like['high'])} ({settings['n']} settings) |"
-        assert cell in exported_table(".md", path, "--scope=population")[1]
+        cell = f"| {shown(like['low'])} to {shown(like['high'])} ({settings['n']} settings) |"
+        assert cell in markdown
 
 
 def test_records_carry_the_settings_and_trials_their_setting(board, tmp_path):

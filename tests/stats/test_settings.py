@@ -527,12 +527,6 @@ def test_bad_input(counts, options, argument, rule):
     assert (caught.value.argument, caught.value.rule) == (argument, rule)
 
 
-def test_a_fit_that_is_known_is_that_of_the_counts():
-    own = score_over_settings(GOOD)
-    known = score_over_settings(GOOD, learned=hbayes_at_n(FIT, "population"))
-    assert (known.like, known.spread) == (own.like, own.spread)
-
-
 def test_bad_differences():
     one = score_over_settings(GOOD[:1])
     with pytest.raises(InvalidInputError) as caught:
