@@ -311,8 +311,8 @@ def table(
 ) -> None:
     """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
-    .csv and .json have all digits; .json also has the distribution of every rank and P(A > B). .md
-    has a table per task: model, ranks, posterior mean and sd (hbayes@N), interval, and N.
+    .csv and .json have all digits; .json also the distribution of every rank and P(A > B). .md has
+    per task model, ranks, mean, sd and interval of hbayes@N, N, and settings like these.
 
     \b
     Examples:
