@@ -245,7 +245,8 @@ def task_board(
         )
         for scope in scopes
     }
-    return Board(boards, spec.scope, n_over_settings=pairs_over_settings(runs, spec))
+    n_over_settings = pairs_over_settings(runs, spec, posteriors["population"])
+    return Board(boards, spec.scope, n_over_settings=n_over_settings)
 
 
 def mean_of_common(

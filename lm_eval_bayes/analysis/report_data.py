@@ -15,10 +15,8 @@ from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import PrefixPosterior, prefix_posteriors
 from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.plan import SeparationPlan, plan_separation
-from lm_eval_bayes.analysis.summary import (
-    TaskSummary,
-    summarise,
-)
+from lm_eval_bayes.analysis.settings import settings_to_dict
+from lm_eval_bayes.analysis.summary import TaskSummary, summarise
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats import (
     DEFAULT_INTERVAL,
@@ -27,6 +25,7 @@ from lm_eval_bayes.stats import (
     IntArray,
     IntervalSpec,
     Posterior,
+    SettingsPosterior,
 )
 
 #: The most models of a panel whose pairs get a forecast of further trials, and all of which get
@@ -171,10 +170,10 @@ class TaskPanel:
         return tuple(summary.run for summary in self.summaries)
 
     @property
-    def n_range(self) -> tuple[int, int]:
-        """The fewest and the most trials of a question."""
-        ranges = [summary.n_range for summary in self.summaries]
-        return min(low for low, _ in ranges), max(high for _, high in ranges)
+    def over_settings(self) -> dict[str, SettingsPosterior]:
+        """By model, best first, the scores over settings of those that have several."""
+        posteriors = {summary.run.model: summary.over_settings[0] for summary in self.summaries}
+        return {model: posterior for model, posterior in posteriors.items() if posterior}
 
     @property
     def compares_costs(self) -> bool:
@@ -270,6 +269,7 @@ def _summary_to_dict(summary: TaskSummary) -> dict[str, Any]:
         "avg": summary.average and summary.average.value,
         "bayes": summary.paper and _moments(summary.paper),
         "rows": dict(summary.rows),
+        "settings": settings_to_dict(summary.over_settings[0]),
         "posterior_rows": {row: _moments(member) for row, member in summary.family.items()},
     }
 

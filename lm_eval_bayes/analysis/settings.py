@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from lm_eval_bayes.stats import (
     IntArray,
     Interval,
     IntervalSpec,
+    Posterior,
     SettingsDifference,
     SettingsPosterior,
     Spread,
@@ -28,11 +29,10 @@ from lm_eval_bayes.stats import (
     score_over_settings,
 )
 
-#: The p of settings' scores from which on trials explain that they differ.
-_SMALL_P = 0.05
 
-
-def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPosterior | None, str]:
+def settings_posterior(
+    run: TaskRun, spec: IntervalSpec, learned: Posterior | None = None
+) -> tuple[SettingsPosterior | None, str]:
     """Return the posterior of a run's score over its settings, else a note on why there is none.
 
     Parameters
@@ -41,6 +41,8 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
         The trials, of one setting or more.
     spec : IntervalSpec
         Of which the level and the seed count: intervals are equal-tailed, and of both scopes.
+    learned : Posterior, optional
+        hbayes@N of the run, of scope "population" and with this seed, where it is known already.
 
     Examples
     --------
@@ -64,7 +66,12 @@ def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPoster
     if not reason:
         try:
             return score_over_settings(
-                _counts(run), run.outcomes.weights, labels=labels, level=spec.level, seed=spec.seed
+                _counts(run),
+                run.outcomes.weights,
+                labels=labels,
+                level=spec.level,
+                seed=spec.seed,
+                learned=learned,
             ), ""
         except InvalidInputError as error:  # such as settings that share no question
             reason = str(error)
@@ -135,16 +142,18 @@ def settings_difference(
     return difference_over_settings(of_a, of_b, question_variance=added)
 
 
-def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | None:
+def pairs_over_settings(
+    runs: Sequence[TaskRun], spec: IntervalSpec, learned: Mapping[str, Posterior]
+) -> int | None:
     """Return how many pairs of models are distinguishable in settings like these.
 
     On these questions, all pairs compared at once, with one spread of settings for all models,
     which a model with one setting takes from the others. None unless all models can be counted, and
-    one has several settings.
+    one has several settings. `learned` is hbayes@N by model, of scope "population".
     """
     if len(runs) < 2 or not any(run.settings for run in runs):
         return None
-    posteriors = [settings_posterior(run, spec)[0] for run in runs]
+    posteriors = [settings_posterior(run, spec, learned[run.model])[0] for run in runs]
     counted = [posterior for posterior in posteriors if posterior is not None]
     if len(counted) < len(runs):
         return None
@@ -166,7 +175,7 @@ def _counts(run: TaskRun) -> IntArray:
 
 def spread_sentence(spread: Spread, n: int, level: float) -> str:
     """Return whether n settings differ by more than trials explain."""
-    by = "no more than" if spread.p_of_trials >= _SMALL_P else "by more than"
+    by = "no more than" if spread.is_explained else "by more than"
     seen, of_trials = format_score(spread.sd_seen), format_score(spread.sd_of_trials)
     return (
         f"{plural(n, 'setting')} differ {by} trials explain "
@@ -193,6 +202,8 @@ def settings_to_dict(posterior: SettingsPosterior | None) -> dict[str, Any] | No
         "sd": sd.median,
         "low": sd.low,
         "high": sd.high,
+        "sd_of_trials": posterior.spread.sd_of_trials,
+        "p_of_trials": posterior.spread.p_of_trials,
         "like": posterior.like,
     }
     return {name: to_plain(value) for name, value in content.items()}

@@ -18,7 +18,7 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
-from lm_eval_bayes.export.run_metadata import is_filtered
+from lm_eval_bayes.export.run_metadata import is_filtered, published_label
 from lm_eval_bayes.runs.question_texts import QuestionTexts, question_texts
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats import ScoreOutcomes
@@ -204,6 +204,8 @@ def _metadata(run: TaskRun, number: int, trial: int) -> dict[str, str]:
     seed = _at(_at(run.seeds, number, None), trial, None)
     if seed is not None:
         metadata["seed"] = str(seed)
+    if run.setting is not None:
+        metadata["setting"] = published_label(run.settings, run.setting[number][trial])
     prompt = _at(run.prompt_hashes, number, "")
     if prompt:
         metadata["prompt_hash"] = one_line(prompt, 200)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line, replace_surrogates, scope_label
+from lm_eval_bayes.analysis.settings import settings_to_dict
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.export.run_metadata import (
     MAX_TOKENS_NAMES,
@@ -16,6 +18,7 @@ from lm_eval_bayes.export.run_metadata import (
     generation_settings,
     hub_id,
     is_filtered,
+    published_label,
 )
 from lm_eval_bayes.runs.task_run import GRADED, TaskRun
 from lm_eval_bayes.stats import Interval, Posterior, Scope
@@ -127,6 +130,10 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
         details["threshold"] = f"{run.threshold:g}"
     elif not run.scored and not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in run.outcomes.weights)
+    over_settings = settings_to_dict(summary.over_settings[0])
+    if over_settings is not None and name.startswith("hbayes@"):
+        labels = [published_label(run.settings, s) for s in range(len(run.settings))]
+        details["settings"] = json.dumps({**over_settings, "labels": labels})
     if run.metric != GRADED:
         details["counted"] = one_line(run.metric, 100)
     return {

@@ -269,8 +269,11 @@ def _notes(
     run, n = summary.run, summary.n
     interval = summary.intervals[scope]
     factor, digits = _FACTORS_AND_DIGITS[scale]
-    numbers = summary.learned[scope].mu, interval.low, interval.high
-    mean, low, high = (f"{factor * number:.{digits}f}" for number in numbers)
+    numbers = [summary.learned[scope].mu, interval.low, interval.high]
+    if summary.over_settings[0] is not None:
+        like = summary.over_settings[0].like[scope]
+        numbers += like.low, like.high
+    mean, low, high, *ends = (f"{factor * number:.{digits}f}" for number in numbers)
     of_trials = "" if name.endswith(f"@{n}") else f" of {n} trials"
     settings = generation_settings(run)
     total = run.provenance.n_questions or 0
@@ -279,6 +282,7 @@ def _notes(
         f"{name}{of_trials}, {run.n_questions}{of_total} questions",
         f"hbayes@{n} {mean}, {100 * interval.level:g}% interval {low} to {high} about "
         f"{scope_label(interval.scope)}",
+        f"settings like these {len(run.settings)}: {' to '.join(ends)}" if ends else "",
         *damage,
         f"filter {run.filter}" if is_filtered(run) else "",
         f"metric {run.metric}" if run.metric != GRADED else "",

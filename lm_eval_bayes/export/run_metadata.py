@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from types import MappingProxyType
@@ -69,6 +69,19 @@ def model_settings(run: TaskRun) -> dict[str, str]:
     args = run.provenance.model_args
     published = {name: args[name] for name in PUBLISHED if name in args}
     return {name: as_text(value) for name, value in published.items() if not _is_path(value)}
+
+
+def published_label(labels: Sequence[str], number: int) -> str:
+    """Return the label of a setting, short and on one line; of one that may be a path its number.
+
+    Examples
+    --------
+    >>> labels = ["monday", "/home/me/runs"]
+    >>> published_label(labels, 0), published_label(labels, 1)
+    ('monday', 'setting 2')
+    """
+    label = labels[number]
+    return f"setting {number + 1}" if _is_path(label) else one_line(label, 100)
 
 
 def _is_path(value: Any) -> bool:
@@ -197,15 +210,11 @@ KNOWN: Mapping[str, Benchmark] = MappingProxyType(
         "hmmt_feb26_bayes": _matharena("hmmt_feb_2026", is_registered=True),
         "hmmt_nov25_bayes": _matharena("hmmt_nov_2025"),
         "smt25_bayes": _matharena("smt_2025"),
-        "gsm8k": _GSM8K,
-        "gsm8k_cot": _GSM8K,
-        "gsm8k_cot_llama": _GSM8K,
-        "gsm8k_cot_zeroshot": _GSM8K,
-        "gpqa_diamond_cot_n_shot": _GPQA,
-        "gpqa_diamond_cot_zeroshot": _GPQA,
-        "gpqa_diamond_generative_n_shot": _GPQA,
-        "gpqa_diamond_n_shot": _GPQA,
-        "gpqa_diamond_zeroshot": _GPQA,
+        **dict.fromkeys(("gsm8k", "gsm8k_cot", "gsm8k_cot_llama", "gsm8k_cot_zeroshot"), _GSM8K),
+        **{
+            f"gpqa_diamond_{kind}": _GPQA
+            for kind in ("cot_n_shot", "cot_zeroshot", "generative_n_shot", "n_shot", "zeroshot")
+        },
     }
 )
 

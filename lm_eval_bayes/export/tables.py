@@ -12,13 +12,22 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from lm_eval_bayes._util.text import NO_VALUE, format_range, format_score, one_line, scope_label
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_interval,
+    format_range,
+    format_score,
+    one_line,
+    plural,
+    scope_label,
+)
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
+from lm_eval_bayes.analysis.settings import settings_to_dict
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats import Posterior
+from lm_eval_bayes.stats import Posterior, Scope, SettingsPosterior
 
 #: The formats, by the suffixes of their files.
 Suffix: TypeAlias = Literal[".csv", ".json", ".md"]
@@ -28,12 +37,17 @@ DIGITS_IN_FULL: tuple[Suffix, ...] = (".csv", ".json")
 
 #: Posteriors of the pass family by the names of rows, by task and model.
 Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, Posterior]]
+#: Scores over settings, by task and model, of the models that have several.
+OverSettings: TypeAlias = Mapping[tuple[str, str], SettingsPosterior]
 
-_NO_FAMILIES: Families = MappingProxyType({})
+_NONE: Mapping[tuple[str, str], Any] = MappingProxyType({})
 
 
 def table_text(
-    boards: Sequence[Leaderboard], suffix: Suffix, families: Families = _NO_FAMILIES
+    boards: Sequence[Leaderboard],
+    suffix: Suffix,
+    families: Families = _NONE,
+    over_settings: OverSettings = _NONE,
 ) -> str:
     """Return leaderboards, one per task, in an exchange format.
 
@@ -46,6 +60,8 @@ def table_text(
     families : mapping of (str, str) to mapping of str to Posterior
         By task and model, the rows of the pass family to be shown; those of a model that has none
         are empty.
+    over_settings : mapping of (str, str) to SettingsPosterior
+        By task and model, the score over settings of the models that have several.
 
     Examples
     --------
@@ -62,17 +78,12 @@ def table_text(
     | good
     | a\\_b
     """
-    return _WRITERS[suffix](boards, families)
+    return _WRITERS[suffix](boards, families, over_settings)
 
 
-def _names(boards: Sequence[Leaderboard], families: Families) -> list[str]:
+def _names(board: Leaderboard, families: Families) -> list[str]:
     """Return the names of the pass family's rows, in the order of the first model that has each."""
-    names = [
-        name
-        for board in boards
-        for model in board.models
-        for name in families.get((board.task, model), ())
-    ]
+    names = (name for m in board.models for name in families.get((board.task, m), ()))
     return list(dict.fromkeys(names))
 
 
@@ -99,15 +110,15 @@ def _family_notes(board: Leaderboard, families: Families) -> list[str]:
     return list(dict.fromkeys(note for family in of_models for note in family_notes(family)))
 
 
-def _csv(boards: Sequence[Leaderboard], families: Families) -> str:
-    names = _names(boards, families)
-    rows = [
-        _csv_row(board, row) | _csv_family(names, families.get((board.task, row.model), {}))
-        for board in boards
-        for row in board.rows
-    ]
-    output = io.StringIO()
-    writer = csv.DictWriter(output, list(rows[0]), lineterminator="\n")
+def _csv(boards: Sequence[Leaderboard], families: Families, over_settings: OverSettings) -> str:
+    rows: list[dict[str, object]] = []
+    for board in boards:
+        for row in board.rows:
+            key = board.task, row.model
+            rows.append(_csv_row(board, row) | _csv_family(families.get(key, {})))
+            rows[-1] |= _csv_settings(over_settings.get(key), board.spec.scope)
+    output, columns = io.StringIO(), dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(output, list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return output.getvalue()
@@ -145,27 +156,39 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
     }
 
 
-def _csv_family(names: Sequence[str], family: Mapping[str, Posterior]) -> dict[str, object]:
-    """Return four cells for each row of the pass family; those that a model lacks are empty."""
+def _csv_family(family: Mapping[str, Posterior]) -> dict[str, object]:
+    """Return four cells for each row of the pass family."""
     cells: dict[str, object] = {}
-    for name in names:
-        columns = (name, f"{name}_sd", f"{name}_low", f"{name}_high")
-        cells |= dict.fromkeys(columns)
-        if name in family:
-            posterior, interval = family[name], family[name].interval()
-            numbers = (posterior.mu, posterior.sigma, interval.low, interval.high)
-            cells |= zip(columns, numbers, strict=True)
+    for name, posterior in family.items():
+        interval = posterior.interval()
+        cells |= {name: posterior.mu, f"{name}_sd": posterior.sigma}
+        cells |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     return cells
 
 
-def _json(boards: Sequence[Leaderboard], families: Families) -> str:
+def _csv_settings(posterior: SettingsPosterior | None, scope: Scope) -> dict[str, object]:
+    """Return the cells of a score over settings; none where it is not known."""
+    plain = settings_to_dict(posterior)
+    if plain is None:
+        return {}
+    return {
+        "settings": plain["n"],
+        "setting_labels": csv_cell("; ".join(plain["labels"])),
+        "settings_sd": plain["sd"],
+        **{f"settings_sd_{name}": plain[name] for name in ("low", "high")},
+        **{f"like_{name}": plain["like"][scope][name] for name in ("mean", "low", "high")},
+    }
+
+
+def _json(boards: Sequence[Leaderboard], families: Families, over_settings: OverSettings) -> str:
     from lm_eval_bayes import __version__
 
     leaderboards = [board.to_dict() for board in boards]
     for board, plain in zip(boards, leaderboards, strict=True):
         for place in plain["places"]:
-            family = families.get((board.task, place["model"]), {})
-            place["posterior_rows"] = rows_to_dict(family)
+            key = board.task, place["model"]
+            place["posterior_rows"] = rows_to_dict(families.get(key, {}))
+            place["settings"] = settings_to_dict(over_settings.get(key))
         plain["notes"] += _family_notes(board, families)
     content = {"lm_eval_bayes": __version__, "leaderboards": leaderboards}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
@@ -207,12 +230,17 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _markdown(boards: Sequence[Leaderboard], families: Families) -> str:
-    return "\n".join(_section(board, families) for board in boards)
+def _markdown(
+    boards: Sequence[Leaderboard], families: Families, over_settings: OverSettings
+) -> str:
+    return "\n".join(_section(board, families, over_settings) for board in boards)
 
 
-def _section(board: Leaderboard, families: Families) -> str:
+def _section(board: Leaderboard, families: Families, over_settings: OverSettings) -> str:
     columns = _columns(board, families)
+    of_models = [over_settings.get((board.task, model)) for model in board.models]
+    if any(of_models):
+        columns["Settings like these"] = [_like(p, board.spec.scope) for p in of_models]
     notes = [*board.notes, *_family_notes(board, families)]
     parts = [
         f"### {markdown_cell(board.task)}",
@@ -221,6 +249,14 @@ def _section(board: Leaderboard, families: Families) -> str:
         "\n".join(f"- {markdown_cell(note)}" for note in notes),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _like(posterior: SettingsPosterior | None, scope: Scope) -> str:
+    """Return the interval about settings like these, and of how many settings it is."""
+    if posterior is None:
+        return NO_VALUE
+    like, n = posterior.like[scope], plural(len(posterior.labels), "setting")
+    return f"{format_interval(like)} ({n})"
 
 
 def _columns(board: Leaderboard, families: Families) -> dict[str, list[str]]:
@@ -233,11 +269,9 @@ def _columns(board: Leaderboard, families: Families) -> dict[str, list[str]]:
     columns |= {
         "Mean": [format_score(row.posterior.mu) for row in rows],
         "sd": [format_score(row.posterior.sigma) for row in rows],
-        f"{100 * board.spec.level:g}% interval": [
-            f"{format_score(row.interval.low)} to {format_score(row.interval.high)}" for row in rows
-        ],
+        f"{100 * board.spec.level:g}% interval": [format_interval(row.interval) for row in rows],
     }
-    for name in _names([board], families):
+    for name in _names(board, families):
         posteriors = [families.get((board.task, row.model), {}).get(name) for row in rows]
         columns[name] = [
             NO_VALUE if p is None else f"{format_score(p.mu)} ± {format_score(p.sigma)}"
@@ -263,7 +297,7 @@ def _caption(board: Leaderboard, families: Families) -> str:
         sentences.append(
             f"Ranks: with {confidence} confidence the ranks of all models lie in these sets."
         )
-    if _names([board], families):
+    if _names(board, families):
         sentences.append("Pass@k family: posterior mean ± sd.")
     metrics = "; ".join(metric for metric in board.counted if metric != GRADED)
     for name, listed in (("Metric", metrics), ("Protocol", "; ".join(board.protocols))):
@@ -272,5 +306,5 @@ def _caption(board: Leaderboard, families: Families) -> str:
     return " ".join(sentences)
 
 
-_WRITERS: Mapping[Suffix, Callable[[Sequence[Leaderboard], Families], str]]
+_WRITERS: Mapping[Suffix, Callable[[Sequence[Leaderboard], Families, OverSettings], str]]
 _WRITERS = MappingProxyType({".csv": _csv, ".json": _json, ".md": _markdown})

@@ -22,6 +22,7 @@ from lm_eval_bayes.export.run_metadata import KNOWN
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.settings.posterior import score_over_settings
 
 hub_library = pytest.importorskip("huggingface_hub", minversion=NEEDED)
 
@@ -95,6 +96,16 @@ def test_the_notes_tell_n_the_interval_and_the_settings(summary):
         assert fact in result.notes
     assert read_back(result).notes == result.notes
     assert len(result.notes) <= 140
+
+
+def test_the_notes_tell_the_interval_about_settings_like_these():
+    setting = (np.repeat([0, 1], N // 2),) * M
+    several = quick(run(settings=("one", "two"), setting=setting))
+    right = TRIALS.reshape(M, 2, N // 2).sum(axis=2).T
+    like = score_over_settings(np.stack([N // 2 - right, right], axis=-1)).like
+    for scope, ends in like.items():
+        notes = hub_result(several, scope=scope).notes
+        assert f"settings like these 2: {100 * ends.low:.2f} to {100 * ends.high:.2f}" in notes
 
 
 def test_a_dataset_that_is_no_registered_benchmark_is_warned_of(summary):

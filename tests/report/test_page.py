@@ -332,6 +332,7 @@ def test_what_is_not_known_is_left_out():
     visible_text = Page(page).visible_text()
     assert "Convergence" not in visible_text
     assert "The runs have no tokens" in visible_text
+    assert visible_text.count("not known from one setting") == 1
     assert "The text of this question was not saved" in visible_text
 
 
@@ -391,6 +392,8 @@ def test_nobody_gets_out_of_the_text():
         "filter": HOSTILE,
         "sources": (f"/home/me/{HOSTILE}/samples.jsonl",),
         "prompt_hashes": (HOSTILE,) * 6,
+        "settings": (HOSTILE, f"/home/me/{HOSTILE}"),
+        "setting": (np.array([0, 1]),) * 6,
     }
     runs = [
         run(f"{HOSTILE}{i}", task, n=2, seed=i, **more)
@@ -413,6 +416,17 @@ def test_nobody_gets_out_of_the_text():
         data = result.data()
         assert data["warnings"] == [HOSTILE]
         assert "/home/me" not in page
+
+
+def test_the_score_over_settings_needs_no_further_fit(monkeypatch):
+    monkeypatch.delattr("lm_eval_bayes.stats.settings.posterior.hbayes_at_n")
+    setting = (np.array([0, 0, 1, 1]),) * 6
+    several = [
+        run(m, n=4, seed=i, settings=("x", "y"), setting=setting) for i, m in enumerate("ab")
+    ]
+    page, contents = page_of(*several)
+    assert contents.panels[0].scores.n_over_settings is not None
+    assert page.count('class="bracket"') == 6
 
 
 def test_a_megabyte_of_a_question_is_shortened():

@@ -311,8 +311,8 @@ def table(
 ) -> None:
     """Write the leaderboard as a table in CSV, JSON or Markdown, by the suffix of the file.
 
-    .csv and .json have all digits; .json also has the distribution of every rank and P(A > B). .md
-    has a table per task: model, ranks, posterior mean and sd (hbayes@N), interval, and N.
+    .csv and .json have all digits; .json also the distribution of every rank and P(A > B). .md has
+    per task model, ranks, mean, sd and interval of hbayes@N, N, and settings like these.
 
     \b
     Examples:
@@ -322,6 +322,7 @@ def table(
     from lm_eval_bayes._util.validation import check_option
     from lm_eval_bayes.analysis.leaderboard import leaderboard
     from lm_eval_bayes.analysis.pass_rows import pass_rows
+    from lm_eval_bayes.analysis.settings import settings_posterior
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.tables import DIGITS_IN_FULL, SUFFIXES, table_text
 
@@ -335,7 +336,12 @@ def table(
     families = {}
     if ks is not None or suffix in DIGITS_IN_FULL:
         families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
-    text = table_text(boards, suffix, families)
+    found = {(r.task, r.model): settings_posterior(r, spec) for r in saved.runs if r.settings}
+    for (task, model), (_, note) in found.items():
+        if note:
+            warn(f"note: {model}, {task}: {note}")
+    over_settings = {key: posterior for key, (posterior, _) in found.items() if posterior}
+    text = table_text(boards, suffix, families, over_settings)
     write_files({output: text.encode("utf-8", "replace")}, overwrite)
     models = plural(len(saved.models), "model")
     say(f"{output}: {models} on {plural(len(boards), 'task')}")

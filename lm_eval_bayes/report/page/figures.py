@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lm_eval_bayes._util.text import format_large, format_score, plural, shorten_middle
+from lm_eval_bayes._util.text import (
+    format_interval,
+    format_large,
+    format_score,
+    plural,
+    shorten_middle,
+)
 from lm_eval_bayes.analysis.convergence import PrefixPosterior
 from lm_eval_bayes.analysis.plan import SeparationPlan
 from lm_eval_bayes.analysis.report_data import ModelCost, TaskPanel
@@ -27,10 +33,10 @@ from lm_eval_bayes.report.page.svg import (
     ticks,
 )
 from lm_eval_bayes.report.page.text import name
-from lm_eval_bayes.stats import Interval, Posterior
+from lm_eval_bayes.stats import Interval, Posterior, SettingsPosterior, Summary
 
 #: Heights in CSS pixels.
-_BAR, _AXIS, _CURVE, _COST, _PLAN, _PASS = 22, 18, 80, 300, 140, 240
+_BAR, _STRIP, _AXIS, _CURVE, _COST, _PLAN, _PASS = 22, 14, 18, 80, 300, 140, 240
 #: Share of the width of a Pass@k figure that the curves take; labels take the rest.
 _CURVES = 0.5
 #: Labelled models of a Pass@k figure, and the least distance of two labels.
@@ -47,9 +53,9 @@ class Axis:
     high: float
 
     @classmethod
-    def around(cls, intervals: Sequence[Interval], bounds: tuple[float, float]) -> Axis:
-        """Return the axis of all possible scores, or of the intervals within a third of them."""
-        low, high = min(i.low for i in intervals), max(i.high for i in intervals)
+    def around(cls, shown: Sequence[float], bounds: tuple[float, float]) -> Axis:
+        """Return the axis of all possible scores, or of those shown within a third of them."""
+        low, high = min(shown), max(shown)
         if 3.0 * (high - low) > bounds[1] - bounds[0]:
             return cls(*bounds)
         return cls(*round_range(low, high, bounds))
@@ -107,8 +113,8 @@ def interval_bar(
         Whether 0 is marked.
     """
     middle = _BAR / 2
-    label = f"{format_score(mu)}; these questions {interval_text(thick)}"
-    label += "" if thin is None else f"; other questions {interval_text(thin)}"
+    label = f"{format_score(mu)}; these questions {format_interval(thick)}"
+    label += "" if thin is None else f"; other questions {format_interval(thin)}"
     parts = [line(axis.at(tick), axis.at(tick), 0, _BAR, "grid") for tick in axis.ticks()]
     if zero:
         parts.append(line(axis.at(0.0), axis.at(0.0), 0, _BAR, "zero"))
@@ -120,20 +126,42 @@ def interval_bar(
                 element("rect", x=low, y=top, width=width, height=height, rx=2, class_=kind)
             )
     parts.append(element("circle", cx=axis.at(mu), cy=middle, r=4.5, class_="dot"))
+    return _labelled_bar(parts, label, _BAR)
+
+
+def settings_strip(axis: Axis, posterior: SettingsPosterior | None) -> Markup:
+    """Return a bracket, the interval about settings like these, with a dot for each setting.
+
+    Nothing for a model whose score over settings is not known.
+    """
+    if posterior is None:
+        return Markup("")
+    like, middle = posterior.like["benchmark"], _STRIP / 2
+    low, high = axis.at(like.low), axis.at(like.high)
+    parts = [line(axis.at(tick), axis.at(tick), 0, _STRIP, "grid") for tick in axis.ticks()]
+    parts += [line(end, end, 2, _STRIP - 2, "bracket") for end in (low, high)]
+    parts.append(line(low, high, middle, middle, "bracket"))
+    scores = posterior.scores.tolist()
+    parts += [
+        element("circle", cx=axis.at(score), cy=middle, r=3.5, class_="setting") for score in scores
+    ]
+    lowest, highest = (format_score(end) for end in (min(scores), max(scores)))
+    label = f"settings like these {format_interval(like)}; "
+    label += f"{plural(len(scores), 'setting')} score {lowest} to {highest}"
+    return _labelled_bar(parts, label, _STRIP)
+
+
+def _labelled_bar(parts: Sequence[Markup], label: str, height: int) -> Markup:
+    """Return a figure of the width of its cell; the label is its alternative text."""
+    kind = "figure bar"
     return element(
-        "svg",
-        *parts,
-        role="img",
-        aria_label=label,
-        class_="figure bar",
-        width="100%",
-        height=_BAR,
+        "svg", *parts, role="img", aria_label=label, class_=kind, width="100%", height=height
     )
 
 
-def interval_text(interval: Interval) -> str:
-    """Return an interval as text."""
-    return f"{format_score(interval.low)} to {format_score(interval.high)}"
+def ends_of(intervals: Sequence[Interval | Summary]) -> list[float]:
+    """Return the ends of all intervals."""
+    return [end for interval in intervals for end in (interval.low, interval.high)]
 
 
 def rank_strip(low: int, high: int, n_models: int) -> Markup:
@@ -279,7 +307,7 @@ def convergence_curve(panel: TaskPanel, i: int) -> Markup:
     """Return the i-th model's posterior mean and interval as functions of n."""
     curve = panel.curves[i]
     intervals = [point.interval for of_model in panel.curves for point in of_model]
-    axis, height = Axis.around(intervals, panel.bounds), _CURVE
+    axis, height = Axis.around(ends_of(intervals), panel.bounds), _CURVE
     n_max = max(of_model[-1].n for of_model in panel.curves if of_model)
     parts = _score_grid(axis, 3, height, -7)
     for n in doubling_ticks(n_max):
@@ -310,7 +338,7 @@ def convergence_curve(panel: TaskPanel, i: int) -> Markup:
 
 def _point_text(point: PrefixPosterior) -> str:
     trials = plural(point.n, "trial")
-    return f"after {trials} {format_score(point.mu)} ({interval_text(point.interval)})"
+    return f"after {trials} {format_score(point.mu)} ({format_interval(point.interval)})"
 
 
 # -- score against tokens ------------------------------------------------------------------------
@@ -319,7 +347,7 @@ def _point_text(point: PrefixPosterior) -> str:
 def score_against_tokens(panel: TaskPanel) -> Markup:
     """Return every model's score against its tokens per trial."""
     costs, height = panel.costs, _COST
-    axis = Axis.around([cost.row.interval for cost in costs], panel.bounds)
+    axis = Axis.around(ends_of([cost.row.interval for cost in costs]), panel.bounds)
     tokens = [cost.tokens for cost in costs]
     low, high = min(tokens) / 1.12, max(tokens) * 1.12
     parts = _score_grid(axis, 5, height, -8)

@@ -28,51 +28,34 @@ _MAX_SEEDS = 8
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A setting's name and value."""
-
-    name: str
-    value: TruncatedText
-
-
-@dataclass(frozen=True)
 class PanelProvenance:
     """Provenance of the runs of a panel.
 
     Attributes
     ----------
-    shared : tuple of Setting
-        Settings with the same value in all runs.
-    own : tuple of (str, tuple of Setting)
+    shared : dict of str to TruncatedText
+        Settings with the same value in all runs, by name.
+    own : tuple of (str, dict of str to TruncatedText)
         By model, the other settings.
     config : TruncatedText or None
         The task's configuration, if all runs have the same.
     """
 
-    shared: tuple[Setting, ...]
-    own: tuple[tuple[str, tuple[Setting, ...]], ...]
+    shared: dict[str, TruncatedText]
+    own: tuple[tuple[str, dict[str, TruncatedText]], ...]
     config: TruncatedText | None
 
 
 def panel_provenance(panel: TaskPanel) -> PanelProvenance:
     """Return the provenance of the runs of a panel."""
     of_runs = [_settings(run) for run in panel.runs]
-    keys = list(dict.fromkeys(key for settings in of_runs for key in settings))
-    shared, differing = [], []
-    for key in keys:
-        values = [settings.get(key) for settings in of_runs]
-        if values[0] is not None and all(value == values[0] for value in values):
-            shared.append(Setting(key, values[0]))
-        else:
-            differing.append(key)
-    own = tuple(
-        (
-            name(run.model),
-            tuple(Setting(key, settings[key]) for key in differing if key in settings),
-        )
+    first, *others = of_runs
+    shared = {k: value for k, value in first.items() if all(o.get(k) == value for o in others)}
+    own = (
+        (name(run.model), {k: value for k, value in settings.items() if k not in shared})
         for run, settings in zip(panel.runs, of_runs, strict=True)
     )
-    return PanelProvenance(tuple(shared), own, _config(panel.runs))
+    return PanelProvenance(shared, tuple(own), _config(panel.runs))
 
 
 def _settings(run: TaskRun) -> dict[str, TruncatedText]:

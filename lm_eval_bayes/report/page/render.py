@@ -17,9 +17,11 @@ from lm_eval_bayes._util.text import (
     format_duration,
     format_integer,
     format_large,
+    format_score,
     join_words,
     one_line,
     plural,
+    shorten_names,
 )
 from lm_eval_bayes.analysis.board import Board
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
@@ -87,6 +89,9 @@ def render(
         "large": format_large,
         "integer": format_integer,
         "duration": format_duration,
+        "score": format_score,
+        "ends": tables.short_ends,
+        "short": lambda labels: shorten_names([*map(short_path, labels)], tables.MAX_HEADING),
     }
     panels = [_panel_context(panel, data) for panel in data.panels]
     attempts = page_attempts(data.panels, [view["questions"] for view in panels], text_bytes)
@@ -112,18 +117,20 @@ def render(
         notes=_notes(data),
         files=_files(data),
         command=one_line(command),
-        columns=tables.COLUMNS,
     )
 
 
-def _board_context(board: Board, level: float) -> dict[str, Any]:
+def _board_context(board: Board, level: float, panel: TaskPanel | None = None) -> dict[str, Any]:
     """Return the template's variables for the scores of a task, or of the mean of several."""
-    names = dict(zip(board.models, short_names(board.models), strict=True))
+    short = short_names(board.models)
+    names = dict(zip(board.models, short, strict=True))
     critical = [of.ranking.simultaneous.critical_value for of in board.scopes.values()]
     return {
         "headline": one_line(board.headline(names)),
         "pairs_sentence": board.pair_sentence() if board.n_pairs > 1 else "",
-        "table": tables.score_table(board),
+        "table": tables.score_table(board, panel.over_settings if panel else {}),
+        "summaries": list(zip(short, panel.summaries, strict=True)) if panel else (),
+        "settings": bool(panel and panel.over_settings),
         "pairs": tables.pairs_of(board, level),
         "critical": [f"{value:.2f}" for value in critical],
         "n_pairs": board.n_pairs,
@@ -137,7 +144,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
     plan = panel.plan
     return {
         "panel": panel,
-        "scores": _board_context(panel.scores, data.spec.level),
+        "scores": _board_context(panel.scores, data.spec.level, panel),
         "short": short,
         "size": _panel_size(panel),
         "plan": None if plan is None or not plan.lines else one_line(plan.sentence()),
@@ -153,7 +160,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
             )
             if (curve := figures.pass_curves(panel, short, family))
         ],
-        "numbers": tables.number_table(panel),
+        "family": list(dict.fromkeys(row for s in panel.summaries for row in s.family)),
         "curves": [
             (short[i], curve[-1], figures.convergence_curve(panel, i))
             for i, curve in enumerate(panel.curves)
@@ -206,8 +213,9 @@ def _notes(data: ReportData) -> list[str]:
     for panel in data.panels:
         task = f"{panel.board.task}: " if len(data.tasks) > 1 else ""
         notes += [f"{task}{note}" for note in panel.board.notes]
-        for note in dict.fromkeys(note for run in panel.runs for note in run.notes):
-            models = [run.model for run in panel.runs if note in run.notes]
+        of_model = {s.run.model: (*s.run.notes, s.over_settings[1]) for s in panel.summaries}
+        for note in dict.fromkeys(note for notes in of_model.values() for note in notes if note):
+            models = [model for model, notes in of_model.items() if note in notes]
             of_all = len(models) == len(panel.board.models) > 1
             of = "" if of_all else f"{join_words(models)}: "
             if len(models) > 1 and begins_with_count(note):
@@ -223,7 +231,7 @@ def _published(value: Any) -> Any:
     """Return JSON types without folders of the machine, long strings and NaN."""
     if isinstance(value, dict):
         return {
-            key: [short_path(path) for path in item] if key == "sources" else _published(item)
+            key: _published([*map(short_path, item)] if key in ("sources", "labels") else item)
             for key, item in value.items()
         }
     if isinstance(value, list):

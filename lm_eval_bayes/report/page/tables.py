@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
 
 from markupsafe import Markup
 
 from lm_eval_bayes._util.text import format_score, plural, shorten_names
 from lm_eval_bayes.analysis.board import Board
 from lm_eval_bayes.analysis.comparability import short_text
+from lm_eval_bayes.analysis.leaderboard import LeaderboardRow
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures
 from lm_eval_bayes.report.page.svg import round_range
 from lm_eval_bayes.report.page.text import TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import Interval, IntervalSpec, pair_posterior
+from lm_eval_bayes.stats import (
+    Interval,
+    IntervalSpec,
+    SettingsPosterior,
+    Summary,
+    pair_posterior,
+)
 
 #: Cells of all questions of a page, and the fewest and the most questions of a panel.
 _MAX_CELLS, _MIN_QUESTIONS, _MAX_QUESTIONS = 8000, 10, 300
@@ -28,8 +35,8 @@ _MAX_CHARACTERS, _MIN_TEXT, _MAX_TEXT = 1_200_000, 300, 4000
 _LABEL_LENGTH = 60
 #: The most models of a staircase of pairs.
 _MAX_PAIRED = 60
-#: Characters of a name in a heading.
-_MAX_HEADING = 30
+#: Characters of a name in a heading, and of a setting.
+MAX_HEADING = 30
 
 
 # -- models --------------------------------------------------------------------------------------
@@ -37,14 +44,12 @@ _MAX_HEADING = 30
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """A model's row: names, numbers and figures, and which models it is distinguishable from."""
+    """A model's row: numbers and figures, and which models it is distinguishable from."""
 
-    model: str
+    of_board: LeaderboardRow
     short: str
-    score: str
-    interval: str
     bar: Markup
-    ranks: str
+    settings: Markup
     strip: Markup
     may_be_first: bool
     apart: str
@@ -61,11 +66,19 @@ class ScoreTable:
     compares: bool
 
 
-def score_table(board: Board) -> ScoreTable:
-    """Return the scores of models with their bars and ranks."""
+def score_table(
+    board: Board, settings: Mapping[str, SettingsPosterior] = MappingProxyType({})
+) -> ScoreTable:
+    """Return the scores of models with their bars and ranks.
+
+    `settings` are the scores over settings, by model, of those that have several.
+    """
     rows, n = board.leaderboard.rows, len(board.models)
     ends = [interval for pair in board.intervals for interval in pair if interval is not None]
-    axis = figures.Axis.around(ends, rows[0].posterior.bounds)
+    shown = figures.ends_of(ends)
+    for of_model in settings.values():
+        shown += [*figures.ends_of([of_model.like["benchmark"]]), *of_model.scores.tolist()]
+    axis = figures.Axis.around(shown, rows[0].posterior.bounds)
     short = short_names(board.models)
     differs = board.leaderboard.ranking.distinguishable
     of_tasks = [{r.model: r.mu for r in task.leaderboard.rows} for task in board.tasks]
@@ -75,12 +88,10 @@ def score_table(board: Board) -> ScoreTable:
         low, high = int(row.rank_low), int(row.rank_high)
         table.append(
             ScoreRow(
-                model=name(row.model),
+                of_board=row,
                 short=short[i],
-                score=format_score(row.mu),
-                interval=_ends(row.interval),
                 bar=figures.interval_bar(axis, row.mu, *pair),
-                ranks=str(low) if low == high else f"{low}–{high}",
+                settings=figures.settings_strip(axis, settings.get(row.model)),
                 strip=figures.rank_strip(low, high, n) if n > 1 else Markup(""),
                 may_be_first=n > 1 and row.model in first,
                 apart=" ".join(str(j) for j in range(n) if differs[i, j]),
@@ -91,7 +102,8 @@ def score_table(board: Board) -> ScoreTable:
     return ScoreTable(tuple(table), figures.axis_above(axis), tasks, n > 1)
 
 
-def _ends(interval: Interval) -> str:
+def short_ends(interval: Interval | Summary) -> str:
+    """Return the ends of an interval, for a cell."""
     return f"{format_score(interval.low)}–{format_score(interval.high)}"
 
 
@@ -118,7 +130,7 @@ class Pairs:
 def pairs_of(board: Board, level: float) -> Pairs | None:
     """Return the pairs of models; None for a single one, and for more than a staircase shows."""
     rows = board.leaderboard.rows
-    names = shorten_names(short_names(board.models), _MAX_HEADING)
+    names = shorten_names(short_names(board.models), MAX_HEADING)
     if len(rows) == 2 and not board.tasks:
         return _difference(board, level)
     if not 1 < len(rows) <= _MAX_PAIRED:
@@ -297,33 +309,3 @@ def _counted(run: TaskRun, position: int) -> str:
         if count
     ]
     return ", ".join(parts) or "no trial"
-
-
-# -- numbers of the pass family ------------------------------------------------------------------
-
-
-def number_table(panel: TaskPanel) -> Mapping[str, Any]:
-    """Return all posteriors of the models: hbayes@N in both scopes, bayes@N and the pass family.
-
-    Each is a mean with its interval, in the pass family with its sd.
-    """
-    family = list(dict.fromkeys(row for summary in panel.summaries for row in summary.family))
-    rows = []
-    for summary, pair in zip(panel.summaries, panel.scores.intervals, strict=True):
-        paper = None if summary.paper is None else summary.paper.interval()
-        scores = [*zip(summary.learned.values(), pair, strict=True), (summary.paper, paper)]
-        texts = [
-            None
-            if posterior is None or interval is None
-            else (format_score(posterior.mu), _ends(interval))
-            for posterior, interval in scores
-        ]
-        members = (summary.family.get(row) for row in family)
-        texts += [
-            None if row is None else (format_score(row.mu), f"± {format_score(row.sigma)}")
-            for row in members
-        ]
-        average = None if summary.average is None else summary.average.value
-        rows.append((name(summary.run.model), format_score(average), texts))
-    heads = ["hbayes@N", "hbayes@N, other questions", "bayes@N", *family]
-    return {"heads": heads, "rows": rows}

@@ -28,8 +28,9 @@ from lm_eval_bayes.stats.settings.design import setting_means
 from lm_eval_bayes.stats.settings.model import GivenT, T, given_t, log_likelihoods, normal_quantile
 
 #: The sds between settings, as shares of the range of scores, of the sensitivity row; and the
-#: posterior median of t above which settings are treatments rather than noise.
-ASSUMED_SDS, TREATMENT = (0.01, 0.02, 0.05), 0.5
+#: posterior median of t above which settings are treatments rather than noise. Trials explain how
+#: much settings differ where they make them differ so much with the last probability or more.
+ASSUMED_SDS, TREATMENT, _EXPLAINED = (0.01, 0.02, 0.05), 0.5, 0.05
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ class Spread(Record):
     def is_treatment(self) -> bool:
         """Whether some setting looks like another method rather than the same one again."""
         return self.logit_sd.median > TREATMENT or bool(self.outside)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the settings differ by no more than trials explain, at the level .05."""
+        return self.p_of_trials >= _EXPLAINED
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +182,7 @@ def score_over_settings(
     labels: Sequence[str] | None = None,
     level: float = 0.95,
     seed: int = 0,
+    learned: Posterior | None = None,
 ) -> SettingsPosterior:
     """Return the posterior of a score in these settings and in settings like these.
 
@@ -199,6 +206,8 @@ def score_over_settings(
         Posterior mass of all intervals, strictly between 0 and 1.
     seed : int
         Seed of hbayes@N; what comes after it has no random numbers.
+    learned : Posterior, optional
+        hbayes@N of all trials together, of scope "population", where it is known already.
 
     Returns
     -------
@@ -244,7 +253,11 @@ def score_over_settings(
         raise InvalidInputError.of("weights", "range", "not all be equal", every.weights.tolist())
     scores, worth = setting_means(tables, every.weights)
     outcomes = Outcomes.from_counts(tables.sum(axis=0), every.weights)
-    population = hbayes_at_n(outcomes, "population", seed=seed)
+    population = learned or hbayes_at_n(outcomes, "population", seed=seed)
+    if (population.scope, population.trials_range) != ("population", outcomes.trials_range):
+        rule = "be hbayes@N of these trials, of scope population"
+        got = f"scope {population.scope}, {population.trials_range} trials of a question"
+        raise InvalidInputError.of("learned", "mismatch", rule, got)
     benchmark = population.benchmark or population
     mean, variance = (benchmark.mu - low) / (high - low), (benchmark.sigma / (high - low)) ** 2
     trials = max(mean * (1.0 - mean) / variance - 1.0, 1.0) * worth / worth.sum()
