@@ -238,15 +238,14 @@ def task_board(
         of_kind = {run.model: hbayes_by(run.outcomes, elsewhere) for run in runs}
         here = {model: posterior.benchmark or posterior for model, posterior in of_kind.items()}
         posteriors = {"benchmark": here, "population": of_kind}
-    scopes = SCOPES if runs[0].n_questions > 1 else (spec.scope,)
+    scopes = SCOPES if runs[0].n_questions > 1 else dict.fromkeys((SCOPES[0], spec.scope))
     boards = {
         scope: leaderboard(
             runs, replace(spec, scope=scope), ties=ties, posteriors=posteriors[scope]
         )
         for scope in scopes
     }
-    n_over_settings = pairs_over_settings(runs, spec, posteriors["population"])
-    return Board(boards, spec.scope, n_over_settings=n_over_settings)
+    return Board(boards, spec.scope, n_over_settings=pairs_over_settings(runs, spec))
 
 
 def mean_of_common(

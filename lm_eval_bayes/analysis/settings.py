@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from lm_eval_bayes.stats import (
     IntArray,
     Interval,
     IntervalSpec,
-    Posterior,
     SettingsDifference,
     SettingsPosterior,
     Spread,
@@ -30,9 +30,7 @@ from lm_eval_bayes.stats import (
 )
 
 
-def settings_posterior(
-    run: TaskRun, spec: IntervalSpec, learned: Posterior | None = None
-) -> tuple[SettingsPosterior | None, str]:
+def settings_posterior(run: TaskRun, spec: IntervalSpec) -> tuple[SettingsPosterior | None, str]:
     """Return the posterior of a run's score over its settings, else a note on why there is none.
 
     Parameters
@@ -41,8 +39,6 @@ def settings_posterior(
         The trials, of one setting or more.
     spec : IntervalSpec
         Of which the level and the seed count: intervals are equal-tailed, and of both scopes.
-    learned : Posterior, optional
-        hbayes@N of the run, of scope "population" and with this seed, where it is known already.
 
     Examples
     --------
@@ -55,6 +51,11 @@ def settings_posterior(
     >>> dict(zip(posterior.labels, posterior.scores.tolist()))
     {'one': 0.75, 'two': 0.5}
     """
+    return _posterior(run, spec.level, spec.seed)
+
+
+@lru_cache(maxsize=128)
+def _posterior(run: TaskRun, level: float, seed: int) -> tuple[SettingsPosterior | None, str]:
     reasons = {
         "trials have scores": run.scored,
         "questions are in clusters": run.clusters is not None,
@@ -66,12 +67,7 @@ def settings_posterior(
     if not reason:
         try:
             return score_over_settings(
-                _counts(run),
-                run.outcomes.weights,
-                labels=labels,
-                level=spec.level,
-                seed=spec.seed,
-                learned=learned,
+                _counts(run), run.outcomes.weights, labels=labels, level=level, seed=seed
             ), ""
         except InvalidInputError as error:  # such as settings that share no question
             reason = str(error)
@@ -142,18 +138,16 @@ def settings_difference(
     return difference_over_settings(of_a, of_b, question_variance=added)
 
 
-def pairs_over_settings(
-    runs: Sequence[TaskRun], spec: IntervalSpec, learned: Mapping[str, Posterior]
-) -> int | None:
+def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | None:
     """Return how many pairs of models are distinguishable in settings like these.
 
     On these questions, all pairs compared at once, with one spread of settings for all models,
     which a model with one setting takes from the others. None unless all models can be counted, and
-    one has several settings. `learned` is hbayes@N by model, of scope "population".
+    one has several settings.
     """
     if len(runs) < 2 or not any(run.settings for run in runs):
         return None
-    posteriors = [settings_posterior(run, spec, learned[run.model])[0] for run in runs]
+    posteriors = [settings_posterior(run, spec)[0] for run in runs]
     counted = [posterior for posterior in posteriors if posterior is not None]
     if len(counted) < len(runs):
         return None

@@ -149,9 +149,7 @@ class TaskSummary(ScorePosteriors):
     @cached_property
     def over_settings(self) -> tuple[SettingsPosterior | None, str]:
         """The score over several settings, else a note on why there is none; neither of one."""
-        if not self.run.settings:
-            return None, ""
-        return settings_posterior(self.run, self.spec, self.learned["population"])
+        return settings_posterior(self.run, self.spec) if self.run.settings else (None, "")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -418,17 +418,6 @@ def test_nobody_gets_out_of_the_text():
         assert "/home/me" not in page
 
 
-def test_the_score_over_settings_needs_no_further_fit(monkeypatch):
-    monkeypatch.delattr("lm_eval_bayes.stats.settings.posterior.hbayes_at_n")
-    setting = (np.array([0, 0, 1, 1]),) * 6
-    several = [
-        run(m, n=4, seed=i, settings=("x", "y"), setting=setting) for i, m in enumerate("ab")
-    ]
-    page, contents = page_of(*several)
-    assert contents.panels[0].scores.n_over_settings is not None
-    assert page.count('class="bracket"') == 6
-
-
 def test_a_megabyte_of_a_question_is_shortened():
     complete = "7" * 1_000_000
     item = run(

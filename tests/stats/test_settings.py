@@ -514,7 +514,6 @@ DISJOINT = GOOD.copy()
 DISJOINT[0, :2] = DISJOINT[1, 2:] = 0
 EMPTY = GOOD.copy()
 EMPTY[1] = 0
-FIT = Outcomes.from_counts(GOOD.sum(axis=0))
 
 
 @pytest.mark.parametrize(
@@ -533,8 +532,6 @@ FIT = Outcomes.from_counts(GOOD.sum(axis=0))
         (GOOD, {"labels": "ab"}, "labels", "type"),
         (GOOD, {"level": 1.0}, "level", "range"),
         (GOOD, {"seed": -1}, "seed", "range"),
-        (GOOD, {"learned": hbayes_at_n(FIT)}, "learned", "mismatch"),
-        (GOOD[:1], {"learned": hbayes_at_n(FIT, "population")}, "learned", "mismatch"),
     ],
 )
 def test_bad_input(counts, options, argument, rule):

@@ -182,7 +182,6 @@ def score_over_settings(
     labels: Sequence[str] | None = None,
     level: float = 0.95,
     seed: int = 0,
-    learned: Posterior | None = None,
 ) -> SettingsPosterior:
     """Return the posterior of a score in these settings and in settings like these.
 
@@ -206,8 +205,6 @@ def score_over_settings(
         Posterior mass of all intervals, strictly between 0 and 1.
     seed : int
         Seed of hbayes@N; what comes after it has no random numbers.
-    learned : Posterior, optional
-        hbayes@N of all trials together, of scope "population", where it is known already.
 
     Returns
     -------
@@ -253,11 +250,7 @@ def score_over_settings(
         raise InvalidInputError.of("weights", "range", "not all be equal", every.weights.tolist())
     scores, worth = setting_means(tables, every.weights)
     outcomes = Outcomes.from_counts(tables.sum(axis=0), every.weights)
-    population = learned or hbayes_at_n(outcomes, "population", seed=seed)
-    if (population.scope, population.trials_range) != ("population", outcomes.trials_range):
-        rule = "be hbayes@N of these trials, of scope population"
-        got = f"scope {population.scope}, {population.trials_range} trials of a question"
-        raise InvalidInputError.of("learned", "mismatch", rule, got)
+    population = hbayes_at_n(outcomes, "population", seed=seed)
     benchmark = population.benchmark or population
     mean, variance = (benchmark.mu - low) / (high - low), (benchmark.sigma / (high - low)) ** 2
     trials = max(mean * (1.0 - mean) / variance - 1.0, 1.0) * worth / worth.sum()
