@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,8 +155,9 @@ class Sampling:
     def _grade(self, counts: list[int]) -> dict[str, TaskRun]:
         """Return the graded trials of every task: of each question its first `counts`."""
         for position, count in enumerate(counts):
-            if new := range(len(self._outcomes[position]), count):
-                responses: Mapping[int, Any] = self._trials.completions(position, new)
+            new = range(self._counts[position], count)
+            responses: Mapping[int, Any] = self._trials.completions(position, new)
+            if responses:
                 tokens = [response.trial.completion_tokens for response in responses.values()]
                 self._tokens[position] += [math.nan if n is None else n for n in tokens]
                 task = self._tasks[self._task_of[position]]
@@ -164,17 +167,21 @@ class Sampling:
 
     def _graded_run(self, name: str) -> TaskRun:
         """Return the graded trials of one task."""
-        positions = [p for p, task in enumerate(self._task_of) if task == name]
-        doc_ids = {p: int(self._instances[p].doc_id) for p in positions}
-        ordered = sorted(positions, key=doc_ids.__getitem__)
+        by_question: dict[int, list[int]] = defaultdict(list)  # several variants of its prompt
+        for position, task in enumerate(self._task_of):
+            if task == name:
+                by_question[int(self._instances[position].doc_id)].append(position)
+        doc_ids = sorted(by_question)
+        variants = [by_question[doc_id] for doc_id in doc_ids]
+        tokens = [list(chain.from_iterable(self._tokens[p] for p in of)) for of in variants]
         return TaskRun.from_trials(
             "",
             name,
-            [self._outcomes[p] for p in ordered],
-            distinct_ids([self._hashes[p] for p in ordered]),
+            [list(chain.from_iterable(self._outcomes[p] for p in of)) for of in variants],
+            distinct_ids([self._hashes[first] for first, *_ in variants]),
             weights=self._tasks[name].settings.weights,
-            doc_ids=tuple(doc_ids[p] for p in ordered),
-            measured={TOKENS: tuple(np.array(self._tokens[p], dtype=float) for p in ordered)},
+            doc_ids=tuple(doc_ids),
+            measured={TOKENS: tuple(np.array(of, dtype=float) for of in tokens)},
         )
 
     def _next_targets(self) -> list[list[int]]:

@@ -17,6 +17,7 @@ from lm_eval_bayes._util.validation import (
     check_real,
 )
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.task.prompts import Variant, check_label, variants_of
 from lm_eval_bayes.stats import METHODS, IntervalMethod
 
 #: The largest N; a larger number is taken for a typing error.
@@ -48,6 +49,11 @@ KEYS = {
     "bayes_chat_template": "auto, always or never: whether prompts are put into the model's chat "
     "template; auto where it has one (default of the contests; other tasks follow the harness's "
     "--apply_chat_template)",
+    "bayes_prompts": "variants of the prompt, each with a `name` and a `system_instruction`, a "
+    "`doc_to_text` or a `file` with one, which take turns over the trials of a question; `contest` "
+    "stands for five of the contests",
+    "bayes_setting": "the label of the setting, such as the day or the engine: it is part of the "
+    "trials' seeds and of their key in a store",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
@@ -93,6 +99,10 @@ class Settings(Record):
         The lowest and the highest score of a metric that gives scores; None for categories.
     threshold : float or None
         The score from which on a response passes; None without rows of the Pass@k family.
+    prompts : tuple of Variant
+        Variants of the prompt; empty for the task's own.
+    setting : str or None
+        The label of the setting in which the model is run.
     """
 
     n: int
@@ -111,6 +121,8 @@ class Settings(Record):
     cluster: str | None = None
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
+    prompts: tuple[Variant, ...] = ()
+    setting: str | None = None
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""
@@ -152,7 +164,7 @@ class Settings(Record):
             If a value breaks its rule.
         """
         check_names(metadata, "bayes_", KEYS)
-        n = _n_trials(metadata, repeats, task)
+        n, setting = _n_trials(metadata, repeats, task), metadata.get("bayes_setting")
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
             raise InvalidInputError.of("bayes_metric", "type", "be the name of a metric", metric)
@@ -176,6 +188,8 @@ class Settings(Record):
             **_asking(metadata),
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             cluster=_cluster(metadata.get("cluster")),
+            prompts=variants_of(metadata, task),
+            setting=None if setting is None else check_label("bayes_setting", setting),
             **_scores(metadata),
         )
 
