@@ -49,11 +49,9 @@ KEYS = {
     "bayes_chat_template": "auto, always or never: whether prompts are put into the model's chat "
     "template; auto where it has one (default of the contests; other tasks follow the harness's "
     "--apply_chat_template)",
-    "bayes_prompts": "variants of the prompt, each with a `name` and a `system_instruction`, a "
-    "`doc_to_text` or a `file` with one, which take turns over the trials of a question; `contest` "
-    "stands for five of the contests",
-    "bayes_setting": "the label of the setting, such as the day or the engine: it is part of the "
-    "trials' seeds and of their key in a store",
+    "bayes_prompts": "variants of the prompt, which the trials of a question take in turn: "
+    "`contest` or a list of them",
+    "bayes_setting": "a label of how the model is run, such as the day: part of the trials' seeds",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
