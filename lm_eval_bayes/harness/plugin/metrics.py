@@ -168,9 +168,6 @@ _METRICS = {"bayes": bayes, "credible_interval": credible_interval, "rubric": ru
 #: Keys of an entry of `metric_list` that are no options.
 _OF_HARNESS = ("metric", "aggregation", "higher_is_better", "hf_evaluate")
 
-#: Settings of the metadata that such a task has too.
-_OF_REQUESTS = ("bayes_n", "bayes_prompts", "bayes_setting", "config_source")
-
 #: Aggregations of the harness for metrics that give a number for each question.
 _MEANS = ("mean", "nanmean")
 
@@ -262,7 +259,8 @@ class ListedMetrics(RepeatedSamplingTask):
     def list_metrics(self, options: _Options) -> None:
         """Check what the task lists of this package; its own metrics stay the harness's."""
         config, name = self.config, str(self.config.task)
-        given = {k: v for k, v in (config.metadata or {}).items() if k in _OF_REQUESTS}
+        keys = ("bayes_n", "bayes_prompts", "bayes_setting", "config_source")
+        given = {k: v for k, v in (config.metadata or {}).items() if k in keys}
         asked = Settings.from_metadata(given, config.repeats, task=name)
         config.repeats = n = asked.n
         self._own_filters: list[Any] = self._filters

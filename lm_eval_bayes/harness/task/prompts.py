@@ -95,11 +95,9 @@ def _error(where: str, rule_id: Rule, rule: str, got: object) -> TaskConfigError
 
 def _variant(entry: object, where: str, folder: Path) -> Variant:
     keys = ("name", "system_instruction", "doc_to_text", "file")
-    if not isinstance(entry, Mapping):
-        raise _error(where, "format", f"have entries with {', '.join(keys)}", entry)
-    for key in entry:
-        if key not in keys:
-            raise _error(where, "unknown-key", f"have the keys {', '.join(keys)}", key)
+    unknown = [k for k in entry if k not in keys] if isinstance(entry, Mapping) else [entry]
+    if unknown or not isinstance(entry, Mapping):
+        raise _error(where, "unknown-key", f"have the keys {', '.join(keys)}", unknown[0])
     given = {key: entry[key] for key in keys if entry.get(key) is not None}
     name, path = given.pop("name", None), given.pop("file", None)
     try:
@@ -198,13 +196,13 @@ def joined(requests: Sequence[Any], settings: Settings, first: int) -> list[Any]
     by_question: dict[int, list[Any]] = {}
     for request in requests:
         by_question.setdefault(request.doc_id, []).append(request)
-    questions = [min(several, key=lambda r: r.trials.start) for several in by_question.values()]
-    for question, variants in zip(questions, by_question.values(), strict=True):
+    for doc_id, variants in by_question.items():
+        variants.sort(key=lambda variant: variant.trials.start)
         answered = {
             number: answer
             for variant in variants  # a rank may have answered its last request more often
             for number, *answer in zip(variant.trials, variant.resps, variant.labels, strict=False)
         }
-        numbers = range(first, first + settings.trials_of(question.doc_id))
-        question.resps, question.labels = map(list, zip(*map(answered.get, numbers), strict=True))
-    return questions
+        in_turn = [answered[n] for n in range(first, first + settings.trials_of(doc_id))]
+        variants[0].resps, variants[0].labels = map(list, zip(*in_turn, strict=True))
+    return [variants[0] for variants in by_question.values()]

@@ -243,7 +243,7 @@ ONE = {"name": "a", "doc_to_text": "x"}
     [
         ("mine", "format", "mine"),
         ([], "format", []),
-        (["x"], "format", "x"),
+        (["x"], "unknown-key", "x"),
         ([{**ONE, "nmae": "x"}], "unknown-key", "nmae"),
         ([{**ONE, "name": "a\nb"}], "format", "a\nb"),
         ([{**ONE, "name": "a" * 61}], "format", "a" * 61),
