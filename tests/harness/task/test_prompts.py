@@ -41,6 +41,18 @@ class EchoLM(toy.ScriptedLM):
         return super().generate_until(requests)
 
 
+class ChatLM(EchoLM):
+    """Has a chat template, which joins the messages."""
+
+    tokenizer_name = "chat"
+
+    def apply_chat_template(self, chat_history, add_generation_prompt=True):
+        return "|".join(message["content"] for message in chat_history)
+
+    def chat_template(self, chat_template=False):
+        return "template"
+
+
 def grade(doc, results):
     """Count a response right by its prompt, and by its number in one of them."""
     text = results[0]
@@ -108,6 +120,26 @@ def test_examples_of_the_prompt_are_the_same_questions_in_every_variant():
         sent.setdefault(request.doc_id, set()).add(request.args[0])
     assert all(len(prompts) == 1 for prompts in sent.values())
     assert all(prompts.pop().count("Q ") == 2 for prompts in sent.values())
+
+
+def test_the_chat_template_has_the_system_prompt_of_the_variant():
+    model = ChatLM({})
+    options = {"apply_chat_template": True, "system_instruction": "Mine", "predict_only": True}
+    results = toy.evaluate(model, asked(3), log_samples=True, limit=1, **options)
+    (sample,) = results["samples"]["toy"]
+    sent = ["Mine|1 + 1 = ?#0", "Add: |1 + 1 =#0", "Sum: |1 + 1 = !#0"]
+    assert (sample["resps"], sample["setting"]) == ([sent], NAMES)
+
+
+def test_a_task_that_lists_the_metric_has_the_same_rows():
+    metrics = [{"metric": "exact_match"}, {"metric": "bayes", "aggregation": "bayes"}]
+    listed = [{"aggregation": "mean", "higher_is_better": True, **metric} for metric in metrics]
+    config = {"repeats": 6, "metadata": {"bayes_prompts": VARIANTS}, "process_results": grade}
+    checked = {"metadata": {"bayes_check": False}}
+    tasks = [toy.plain_task(metric_list=listed, **config), asked(6, **checked)]
+    rows = [toy.evaluate(EchoLM({}), task)["results"]["toy"] for task in tasks]
+    names = [f"hbayes@6_settings_{end},none" for end in ("low", "high")]
+    assert [rows[0][name] for name in names] == [rows[1][name] for name in names]
 
 
 # -- with a store ---------------------------------------------------------------------------------
