@@ -19,7 +19,7 @@ import yaml
 from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import error_line, one_line
-from lm_eval_bayes.errors import InvalidInputError, Rule, TaskConfigError
+from lm_eval_bayes.errors import Rule, TaskConfigError
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, new_instance
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 #: The name of the variants of the contests' prompt that come with this package, and their file.
 CONTEST, _CONTEST_FILE = "contest", "contest_math/_contest_prompts_yaml"
 
-_LONGEST_LABEL = 60
+#: What the label of a setting is, in words.
+LABEL = "a text of one line with up to 60 characters"
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,15 @@ class Variant(Record):
     doc_to_text: str | None = None
 
 
-def check_label(name: str, value: object) -> str:
-    """Return the label of a setting.
+def is_label(value: object) -> bool:
+    """Return whether a value can be the label of a setting: a line of up to 60 characters.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is not a text of one line with up to 60 characters.
+    Examples
+    --------
+    >>> is_label("day 1"), is_label(" "), is_label("a\\nb"), is_label(1)
+    (True, False, False, False)
     """
-    if isinstance(value, str) and value.strip() == one_line(value, _LONGEST_LABEL) == value != "":
-        return value
-    rule = f"be a text of one line with up to {_LONGEST_LABEL} characters"
-    raise InvalidInputError.of(name, "format", rule, value)
+    return isinstance(value, str) and value.strip() == one_line(value, 60) == value != ""
 
 
 def variants_of(metadata: Mapping[str, Any], task: str) -> tuple[Variant, ...]:
@@ -100,23 +98,19 @@ def _variant(entry: object, where: str, folder: Path) -> Variant:
         raise _error(where, "unknown-key", f"have the keys {', '.join(keys)}", unknown[0])
     given = {key: entry[key] for key in keys if entry.get(key) is not None}
     name, path = given.pop("name", None), given.pop("file", None)
-    try:
-        where = f"{where} ({check_label('name', name)})"
-    except InvalidInputError as error:
-        raise _error(where, "format", f"have names: {error}", name) from None
+    if not is_label(name):
+        raise _error(where, "format", f"have a `name` that is {LABEL}", name)
+    where = f"{where} ({name})"
     if path is not None and "doc_to_text" in given:
-        raise _error(where, "conflict", "have a `file` or a `doc_to_text`", path)
+        raise _error(where, "conflict", "have a `file` or a `doc_to_text`, not both", path)
     if path is not None:
         try:
             file = next(f for f in (folder / path, Path(path)) if f.is_file())
             given["doc_to_text"] = file.read_text(encoding="utf-8")
         except (StopIteration, TypeError, OSError, UnicodeDecodeError):
             raise _error(where, "path", "have a `file` with a template", path) from None
-    if not given:
-        raise _error(where, "missing-key", f"have one of {', '.join(keys[1:])}", dict(entry))
-    for key, text in given.items():
-        if not isinstance(text, str) or not text.strip():
-            raise _error(where, "format", f"have a text as its `{key}`", text)
+    if not given or not all(isinstance(text, str) and text.strip() for text in given.values()):
+        raise _error(where, "format", f"have texts for {' or '.join(keys[1:])}", given)
     return Variant(str(name), **given)
 
 

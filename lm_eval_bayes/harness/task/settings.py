@@ -17,7 +17,7 @@ from lm_eval_bayes._util.validation import (
     check_real,
 )
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.task.prompts import Variant, check_label, variants_of
+from lm_eval_bayes.harness.task.prompts import LABEL, Variant, is_label, variants_of
 from lm_eval_bayes.stats import METHODS, IntervalMethod
 
 #: The largest N; a larger number is taken for a typing error.
@@ -163,6 +163,8 @@ class Settings(Record):
         """
         check_names(metadata, "bayes_", KEYS)
         n, setting = _n_trials(metadata, repeats, task), metadata.get("bayes_setting")
+        if setting is not None and not is_label(setting):
+            raise InvalidInputError.of("bayes_setting", "format", f"be {LABEL}", setting)
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
             raise InvalidInputError.of("bayes_metric", "type", "be the name of a metric", metric)
@@ -187,7 +189,7 @@ class Settings(Record):
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             cluster=_cluster(metadata.get("cluster")),
             prompts=variants_of(metadata, task),
-            setting=None if setting is None else check_label("bayes_setting", setting),
+            setting=setting,
             **_scores(metadata),
         )
 
