@@ -354,7 +354,7 @@ class TrialTable(Table):
             f"hbayes@{s.n}": lambda: self.learned.benchmark or self.learned,
             f"hbayes@{s.n}_population": lambda: self.learned,
         }
-        if self.bounds is None and self.outcomes.clusters is None and len(self.labels) > 1:
+        if len(self.labels) > 1 and self.bounds is None and self.outcomes.clusters is None:
             quantities[f"hbayes@{s.n}_settings"] = self._over_settings
         if self.bounds is None:
             quantities[f"bayes@{s.n}"] = lambda: api.bayes_at_n(self.outcomes)

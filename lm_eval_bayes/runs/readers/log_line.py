@@ -141,9 +141,11 @@ class LogLine:
         elif n == 1:
             columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
         setting = row.get("setting")
+        if isinstance(setting, list) and len(texts) == n:
+            setting = self.column("setting", setting, n)
         labels = [setting] * n if isinstance(setting, str) else setting
-        if isinstance(labels, list) and n in (len(texts), len(labels)):
-            labels = list(map(str, self.column("setting", labels, n)))
+        if isinstance(labels, list) and len(labels) == n:
+            labels = [None if label is None else str(label) for label in labels]
             columns["setting"] = objects(labels)
             prompt_hash = "" if len({*labels}) > 1 else prompt_hash  # of several prompts
         question = Question(id, self.question_text, prompt_hash, self.doc_id, self.cluster)
