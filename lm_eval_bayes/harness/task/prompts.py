@@ -80,9 +80,8 @@ def variants_of(metadata: Mapping[str, Any], task: str) -> tuple[Variant, ...]:
     folder = Path(str(metadata.get("sampled_from") or metadata.get("config_source") or "")).parent
     variants = [_variant(entry, f"{task}, variant {i}", folder) for i, entry in enumerate(given)]
     names = [variant.name for variant in variants]
-    for name in names:
-        if names.count(name) > 1:
-            raise _error(task, "duplicate", "have variants with different `name`", name)
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise _error(task, "duplicate", "have variants of different names", repeated[0])
     return tuple(variants)
 
 

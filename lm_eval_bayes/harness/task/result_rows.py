@@ -315,20 +315,14 @@ class TrialTable(Table):
         """The posterior under the learned prior, of scope population."""
         return api.hbayes_at_n(self.outcomes, "population", seed=self.settings.seed)
 
-    @cached_property
-    def labels(self) -> list[str]:
-        """The labels of the settings, sorted."""
-        return sorted({label for question in self.questions for label in question.labels})
-
-    def _over_settings(self) -> SettingsPosterior:
-        """Return the posterior over the settings, equal-tailed, of independent questions."""
-        weights, level, seed = (getattr(self.settings, n) for n in ("weights", "level", "seed"))
-        codes = {label: code for code, label in enumerate(self.labels)}
-        counts = np.zeros((len(codes), self.n_questions, len(weights)), dtype=np.int64)
+    def _over_settings(self, labels: Sequence[str]) -> SettingsPosterior:
+        """Return the posterior over the settings with these labels, of independent questions."""
+        s, codes = self.settings, {label: code for code, label in enumerate(labels)}
+        counts = np.zeros((len(labels), self.n_questions, len(s.weights)), dtype=np.int64)
         for row, question in enumerate(self.questions):
             setting = [codes[label] for label in question.labels]
             np.add.at(counts[:, row], (setting, list(map(int, question.outcomes))), 1)
-        return score_over_settings(counts, weights, labels=self.labels, level=level, seed=seed)
+        return score_over_settings(counts, s.weights, labels=labels, level=s.level, seed=s.seed)
 
     @cached_property
     def family(self) -> dict[str, api.Posterior]:
@@ -354,8 +348,9 @@ class TrialTable(Table):
             f"hbayes@{s.n}": lambda: self.learned.benchmark or self.learned,
             f"hbayes@{s.n}_population": lambda: self.learned,
         }
-        if len(self.labels) > 1 and self.bounds is None and self.outcomes.clusters is None:
-            quantities[f"hbayes@{s.n}_settings"] = self._over_settings
+        labels = sorted({label for question in self.questions for label in question.labels})
+        if len(labels) > 1 and self.bounds is None and self.outcomes.clusters is None:
+            quantities[f"hbayes@{s.n}_settings"] = partial(self._over_settings, labels)
         if self.bounds is None:
             quantities[f"bayes@{s.n}"] = lambda: api.bayes_at_n(self.outcomes)
         quantities[f"avg@{s.n}"] = lambda: api.avg_at_n(self.outcomes)
@@ -403,7 +398,9 @@ class TrialTable(Table):
             )
         if self.bounds is not None and first.cluster is not None:
             yield f"{first.origin}: the posteriors of scores do not use the clusters"
-        name = f"hbayes@{self.settings.n}"
+        name, labels = f"hbayes@{self.settings.n}", {s for q in self.questions for s in q.labels}
+        if len(labels) > 1 and f"{name}_settings" not in self.results:
+            yield f"{first.origin}: scores and clusters have no interval about settings like these"
         note = getattr(self.results[name], "note", None)
         if note is not None:
             yield f"{name}: {note}"

@@ -60,15 +60,14 @@ def grade(doc, results):
 
 
 def asked(n=7, variants=VARIANTS, **changes):
-    metadata = {"bayes_prompts": variants, **changes.pop("metadata", {})}
-    config = toy.toy_config(repeats=n, metadata=metadata, process_results=grade, **changes)
-    return RepeatedSamplingTask(config=config)
+    metadata = {"bayes_prompts": variants, "bayes_check": False}
+    config = {"repeats": n, "metadata": metadata, "process_results": grade, **changes}
+    return RepeatedSamplingTask(config=toy.toy_config(**config))
 
 
 @pytest.mark.parametrize("n", [7, 2])  # with fewer trials than variants a question lacks some
 def test_trials_take_the_variants_in_turn_and_settings_have_rows(n):
-    model, changes = EchoLM({}), {"metadata": {"bayes_check": False}}
-    results = toy.evaluate(model, asked(n, **changes), log_samples=True)
+    results = toy.evaluate(EchoLM({}), asked(n), log_samples=True)
     counts = np.zeros((3, 3, 2), dtype=int)
     for row, sample in enumerate(sorted(results["samples"]["toy"], key=lambda s: s["doc_id"])):
         question, times = sample["doc"]["question"], dict.fromkeys(NAMES, 0)
@@ -113,7 +112,7 @@ def test_examples_of_the_prompt_are_the_same_questions_in_every_variant():
     variants = [{"name": name, "doc_to_text": "Q {{question}}"} for name in "ab"]
     model = EchoLM({})
     fewshot = {"num_fewshot": 1, "fewshot_config": {"split": "test", "sampler": "default"}}
-    task = asked(2, variants, metadata={"bayes_check": False}, **fewshot)
+    task = asked(2, variants, **fewshot)
     toy.evaluate(model, task, apply_chat_template=False)
     sent = {}
     for request in model.requests:
@@ -131,12 +130,18 @@ def test_the_chat_template_has_the_system_prompt_of_the_variant():
     assert (sample["resps"], sample["setting"]) == ([sent], NAMES)
 
 
+def test_scores_have_no_rows_of_settings_which_is_said(caplog):
+    task = asked(4, process_results=lambda doc, results: {"exact_match": 0.5})
+    results = toy.evaluate(EchoLM({}), task)
+    assert "settings" not in results["posterior"]["toy"]["none"]
+    assert "no interval about settings like these" in caplog.text
+
+
 def test_a_task_that_lists_the_metric_has_the_same_rows():
     metrics = [{"metric": "exact_match"}, {"metric": "bayes", "aggregation": "bayes"}]
     listed = [{"aggregation": "mean", "higher_is_better": True, **metric} for metric in metrics]
     config = {"repeats": 6, "metadata": {"bayes_prompts": VARIANTS}, "process_results": grade}
-    checked = {"metadata": {"bayes_check": False}}
-    tasks = [toy.plain_task(metric_list=listed, **config), asked(6, **checked)]
+    tasks = [toy.plain_task(metric_list=listed, **config), asked(6)]
     rows = [toy.evaluate(EchoLM({}), task)["results"]["toy"] for task in tasks]
     names = [f"hbayes@6_settings_{end},none" for end in ("low", "high")]
     assert [rows[0][name] for name in names] == [rows[1][name] for name in names]
@@ -301,7 +306,7 @@ def test_a_label_is_one_short_line(label):
 def test_a_template_that_cannot_be_rendered_is_refused_before_sampling():
     model, variant = EchoLM({}), {"name": "bad", "doc_to_text": "{{ question | nothing }}"}
     with refused("bayes_prompts", "failed", variant["doc_to_text"], error=TaskConfigError):
-        toy.evaluate(model, asked(2, [variant], metadata={"bayes_check": False}))
+        toy.evaluate(model, asked(2, [variant]))
     assert not model.requests
 
 
