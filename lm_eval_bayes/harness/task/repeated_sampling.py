@@ -242,6 +242,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         part = new_instance(
             instance.doc, instance.args, repeats=len(texts), resps=texts, original=instance
         )
+        part.labels = getattr(instance, "labels", ())
         self._filter([part], names)
         filtered = [part.filtered_resps[name] for name in names]
         part.filtered_resps = {}  # without a cycle of references, texts are freed at once
@@ -329,7 +330,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             responses = list(responses) if isinstance(responses, tuple) else [responses]
         instance = getattr(responses, "instance", None)
         raw = responses if instance is None else instance.resps
-        labels = getattr(getattr(results[0], "instance", None), "labels", ())[: len(raw)]
+        labels = getattr(instance, "labels", ())[: len(raw)]
         measured = measured_columns(raw, getattr(results[0], "raw", ()))
         measured |= {"setting": list(labels)} if labels else {}
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded

