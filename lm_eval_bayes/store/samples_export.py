@@ -192,7 +192,8 @@ def _line(store: TrialStore, series: SeriesInfo, prompt: _Prompt) -> dict[str, A
         if question.cluster is not None:
             line["cluster"] = question.cluster.label
     if setting := setting_of(sampling):
-        line["setting"] = [setting[-1]] * len(trials)
+        # a question of several settings may have a prompt in each, so that none identifies it
+        line |= {"setting": [setting[-1]] * len(trials), "prompt_hash": ""}
     own = store.prompt_signals(series.model, [digest])
     line["lengths"] = [len(text) for text in texts]
     line["signals"] = logged_signals(trials, own)

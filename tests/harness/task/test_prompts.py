@@ -20,6 +20,7 @@ from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.stats import score_over_settings
+from lm_eval_bayes.store.samples_export import export_samples
 from lm_eval_bayes.store.trial_store import TrialStore
 
 VARIANTS = [
@@ -217,6 +218,9 @@ def test_log_and_store_have_the_same_trials_and_a_run_goes_on(folder):
     assert list(seeds[3]) == by_hand
     (of_store,) = read_runs([folder / "sums.sqlite"]).runs
     assert as_read(of_store) == as_read(run)
+    export_samples(folder / "sums.sqlite", folder / "exported")
+    (exported,) = read_runs([folder / "exported"]).runs
+    assert as_read(exported) == as_read(run)
     (both,) = read_runs([folder / "a", folder / "sums.sqlite"], dedupe=True).runs
     assert both.n_trials == 30
     longer = sampled(folder, "b", n=8)
