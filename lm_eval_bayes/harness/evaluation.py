@@ -28,7 +28,7 @@ def new_instance(
     repeats: int = 1,
     resps: Sequence[Any] = (),
     original: Any = None,
-    kind: type[Any] = Instance,
+    kind: Callable[..., Any] = Instance,
 ) -> Any:
     """Return a `generate_until` request.
 
@@ -48,7 +48,7 @@ def new_instance(
         Its responses, for what is already answered.
     original : Instance, optional
         The request that it takes the place of, with its task and number.
-    kind : type
+    kind : callable
         Its class.
     """
     idx = 0
@@ -69,7 +69,34 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass
 class RepeatedInstance(Instance):
-    """A request that the harness sends N times and whose responses are N trials."""
+    """A request that the harness sends several times and whose responses are trials.
+
+    Attributes
+    ----------
+    trials : range
+        The numbers of these trials among those of their question: all, or with K variants of its
+        prompt every K-th.
+    setting : tuple of str
+        In which setting the model is run: `bayes_setting` and the name of the variant, of which the
+        last one is the label.
+    labels : sequence of str
+        The label of every trial's setting; empty where there is none.
+    """
+
+    trials: range = range(0)
+    setting: tuple[str, ...] = ()
+    labels: Sequence[str] = ()
+
+
+def trials_of(request: Any, first: int) -> range:
+    """Return the numbers of a request's trials; others than ours have N from `first` on."""
+    own: range = getattr(request, "trials", range(0))
+    return own or range(first, first + int(request.repeats or 1))
+
+
+def setting_of(request: Any) -> tuple[str, ...]:
+    """Return the setting of a request, empty where there is none."""
+    return getattr(request, "setting", ())
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,12 @@ class GradedTask(Record):
         keys = {trial.key for question in self.questions for trial in question.trials}
         return tuple(sorted({(key.model, key.sampling) for key in keys}))
 
-    def of(self, model: str, sampling: str) -> GradedTask:
-        """Return the part of one model and sampling, without questions that have no such trial."""
-        series, questions = (model, sampling), []
+    def of(self, model: str, *samplings: str) -> GradedTask:
+        """Return the part of one model and some samplings, without questions that have none."""
+        questions = []
         for question in self.questions:
-            trials = [t for t in question.trials if (t.key.model, t.key.sampling) == series]
+            of_model = [trial for trial in question.trials if trial.key.model == model]
+            trials = [trial for trial in of_model if trial.key.sampling in samplings]
             if trials:
                 questions.append(replace(question, trials=tuple(trials)))
         return replace(self, questions=tuple(questions))

@@ -172,7 +172,8 @@ def _line(store: TrialStore, series: SeriesInfo, prompt: _Prompt) -> dict[str, A
     texts, text = [trial.text for trial in trials], store.prompt(digest)
     doc = {"prompt": text}
     document = json.dumps(doc, indent=2, ensure_ascii=False)
-    kwargs = generation_kwargs(store.sampling(series.sampling))
+    sampling = store.sampling(series.sampling)
+    kwargs = generation_kwargs(sampling)
     line = {
         "doc_id": doc_id,
         "doc": doc,
@@ -190,23 +191,26 @@ def _line(store: TrialStore, series: SeriesInfo, prompt: _Prompt) -> dict[str, A
         line |= _outcome_fields(graded, trials)
         if question.cluster is not None:
             line["cluster"] = question.cluster.label
-    own = store.prompt_signals(series.model, [digest]).get(digest, {})
+    if setting := setting_of(sampling):
+        # a question of several settings may have a prompt in each, so that none identifies it
+        line |= {"setting": [setting[-1]] * len(trials), "prompt_hash": ""}
+    own = store.prompt_signals(series.model, [digest])
     line["lengths"] = [len(text) for text in texts]
     line["signals"] = logged_signals(trials, own)
     return line
 
 
 def logged_signals(
-    trials: Sequence[Trial | None], of_prompt: Mapping[str, Any]
+    trials: Sequence[Trial | None], of_prompts: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[Any]]:
-    """Return what was measured of trials, and of their prompt, as a log of samples has it.
+    """Return what was measured of trials, and of their prompts, as a log of samples has it.
 
     Parameters
     ----------
     trials : sequence of Trial or None
         The trials; None for one that is missing, of which nothing is known.
-    of_prompt : mapping
-        The signals of their prompt.
+    of_prompts : mapping
+        The signals of their prompts, by the prompts' hashes.
 
     Returns
     -------
@@ -216,7 +220,7 @@ def logged_signals(
     measured = [
         {name: getattr(trial, name) for name in MEASURED}
         | dict(trial.signals or {})
-        | dict(of_prompt)
+        | dict(of_prompts.get(trial.key.prompt, {}))
         if trial is not None
         else {}
         for trial in trials
@@ -238,6 +242,11 @@ def _outcome_fields(outcomes: Sequence[GradedTrial], trials: Sequence[Trial]) ->
     return {**fields, "grading_error_notes": notes} if notes else fields
 
 
+def setting_of(sampling: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the setting of a sampling, of which the last name is the label; empty without one."""
+    return tuple(map(str, sampling.get("setting", ())))
+
+
 def generation_kwargs(sampling: Mapping[str, Any]) -> dict[str, Any]:
     """Return generation settings under the names that the harness gives them.
 
@@ -248,7 +257,7 @@ def generation_kwargs(sampling: Mapping[str, Any]) -> dict[str, Any]:
     >>> generation_kwargs({"temperature": 0.6, "max_gen_toks": 9, "stops": ["Q:"]})
     {'temperature': 0.6, 'max_gen_toks': 9, 'until': ['Q:'], 'do_sample': True}
     """
-    kwargs = {name: value for name, value in sampling.items() if name != "stops"}
+    kwargs = {name: value for name, value in sampling.items() if name not in ("stops", "setting")}
     if "stops" in sampling:
         kwargs["until"] = sampling["stops"]
     if "temperature" in sampling:

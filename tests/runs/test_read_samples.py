@@ -170,6 +170,7 @@ ROW = row(0, outcomes=[1, 0])
         ({"outcomes": 3}, "damaged"),
         ({"answers": ["a"]}, "damaged"),
         ({"signals": [1]}, "damaged"),
+        ({"setting": ["day1"]}, "damaged"),
         ({"outcomes": [None, None]}, "missing"),
         (json.dumps(row(0, perplexity=3.5)), "missing"),
         (json.dumps(row(0, bypass=None)), "missing"),

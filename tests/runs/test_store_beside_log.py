@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 from _support.errors import refused
 from _support.harness_command import lm_eval_command
+from _support.run_files import row, write_run
 
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError
@@ -131,3 +132,18 @@ def test_trials_without_a_grade_are_counted(tmp_path):
     saved = read_runs([path])
     assert saved.runs[0].n_trials == 3
     assert any("2 trials without a grade" in warning for warning in saved.warnings)
+
+
+def test_a_line_has_one_label_or_one_for_every_trial(tmp_path):
+    rows = [
+        row(0, outcomes=[1, 0], texts=["a", "b"], setting=["day1", "day2"]),
+        row(1, outcomes=[0, 1], texts=["c", "d"], setting="day2"),
+        row(2, outcomes=[1, 1], texts=["e", "f"]),
+    ]
+    (run,) = read_runs([write_run(tmp_path / "run", rows)]).runs
+    labels = [[run.settings[code] for code in codes] for codes in run.setting]
+    assert labels[:2] == [["day1", "day2"], ["day2", "day2"]]
+    assert len({*labels[2]}) == 1
+    assert {*labels[2]}.isdisjoint({"day1", "day2"})
+    regraded = write_run(tmp_path / "one", [row(0, texts=["a", "b"], setting="day1", acc=1.0)])
+    assert read_runs([regraded], metric="acc").runs[0].n_trials == 1

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lm_eval_bayes.store.errors import TrialConflictError
     from lm_eval_bayes.store.export import ExportReport
-    from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
+    from lm_eval_bayes.store.info import SeriesInfo, StoreInfo, TaskInfo
     from lm_eval_bayes.store.merge import MergeReport
     from lm_eval_bayes.store.prune import PruneReport, Verification
     from lm_eval_bayes.store.samples_export import SamplesReport
@@ -99,17 +99,24 @@ def info(
 
 def _print_info(info: StoreInfo) -> None:
     from lm_eval_bayes._util.hashing import canonical_json
+    from lm_eval_bayes.store.samples_export import setting_of
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
     say(f"{info.path}: {format_bytes(info.file_bytes)}{log}")
     ungraded = f", {info.ungraded:,} of the trials without a grade" if info.ungraded else ""
     say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes") + ungraded)
     names = {digest: _stored_name(fingerprint) for digest, fingerprint in info.models.items()}
+    labels = {digest: ", ".join(setting_of(s)) for digest, s in info.samplings.items()}
+    column = ["setting"] * any(labels.values())
+
+    def named(of: TaskInfo | SeriesInfo) -> tuple[str, ...]:
+        return (names[of.model], *(labels[of.sampling] for _ in column))
+
     if info.tasks:
-        head = ("model", "task", "version", "filter", "questions × trials", "outcomes")
+        head = ("model", *column, "task", "version", "filter", "questions × trials", "outcomes")
         graded = [
             (
-                *(names[task.model], task.task, task.version, task.filter),
+                *(*named(task), task.task, task.version, task.filter),
                 f"{task.questions:,} × {format_range((task.fewest, task.most))}",
                 f"{task.outcomes:,}",
             )
@@ -117,8 +124,8 @@ def _print_info(info: StoreInfo) -> None:
         ]
         say_table("", head, graded)
     if info.series:
-        head = ("model", "prompts × trials", "trials", "tokens", "latest", "sampling")
-        say_table("", head, [(names[series.model], *_series_row(series)) for series in info.series])
+        head = ("model", *column, "prompts × trials", "trials", "tokens", "latest", "sampling")
+        say_table("", head, [(*named(series), *_series_row(series)) for series in info.series])
     described = {**info.models, **info.samplings}
     if described and all_columns():  # `store prune` takes hashes
         rows = [(digest, canonical_json(value)) for digest, value in described.items()]

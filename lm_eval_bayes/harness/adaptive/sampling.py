@@ -55,8 +55,12 @@ class Sampling:
         self._tasks: dict[str, Any] = dict(evaluation.named_tasks)
         owner = {id(i): name for name, task in self._tasks.items() for i in task.instances}
         self._task_of = [owner[id(instance)] for instance in self._instances]
+        # of each request the position of the first one of its question, which may have variants
+        asked = zip(self._task_of, [instance.doc_id for instance in self._instances], strict=True)
+        positions: dict[tuple[str, Any], int] = {}
+        self._first_of = [positions.setdefault(key, p) for p, key in enumerate(asked)]
         self._hashes = [doc_hash(instance.doc) for instance in self._instances]
-        # of the trials that were looked at: their outcomes, and tokens, NaN where not counted
+        # by first request, of the trials that were looked at: outcomes, tokens (NaN: not counted)
         self._outcomes: list[list[int]] = [[] for _ in self._instances]
         self._tokens: list[list[float]] = [[] for _ in self._instances]
         self._planned = run.goal.rounds
@@ -153,18 +157,19 @@ class Sampling:
     def _grade(self, counts: list[int]) -> dict[str, TaskRun]:
         """Return the graded trials of every task: of each question its first `counts`."""
         for position, count in enumerate(counts):
-            if new := range(len(self._outcomes[position]), count):
-                responses: Mapping[int, Any] = self._trials.completions(position, new)
+            new, first = range(self._counts[position], count), self._first_of[position]
+            responses: Mapping[int, Any] = self._trials.completions(position, new)
+            if responses:
                 tokens = [response.trial.completion_tokens for response in responses.values()]
-                self._tokens[position] += [math.nan if n is None else n for n in tokens]
+                self._tokens[first] += [math.nan if n is None else n for n in tokens]
                 task = self._tasks[self._task_of[position]]
                 graded = task.graded_outcomes(self._instances[position], responses)
-                self._outcomes[position] += graded
+                self._outcomes[first] += graded
         return {name: self._graded_run(name) for name in self._tasks}
 
     def _graded_run(self, name: str) -> TaskRun:
         """Return the graded trials of one task."""
-        positions = [p for p, task in enumerate(self._task_of) if task == name]
+        positions = [p for p in dict.fromkeys(self._first_of) if self._task_of[p] == name]
         doc_ids = {p: int(self._instances[p].doc_id) for p in positions}
         ordered = sorted(positions, key=doc_ids.__getitem__)
         return TaskRun.from_trials(

@@ -2,9 +2,9 @@
 
 The harness's `local-completions` and its relatives put the model argument `seed` (1234 by default)
 into each request, so a server that honours seeds answers the N clones of a question with one text
-N times. During an evaluation, the i-th payload of a prompt carries hash(seed + i, prompt) instead;
-one that the harness sends again after a failure takes the next number. Requests of other tasks keep
-the harness's seed.
+N times. During an evaluation, the i-th payload of a prompt carries hash(seed + i, prompt, setting)
+instead; one that the harness sends again after a failure takes the next number. Requests of other
+tasks keep the harness's seed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from lm_eval_bayes.harness.plugin import patches
 log = get_logger(__name__)
 
 
-def trial_seed(seed0: int, trial: int, prompt: str) -> int:
-    """Return the seed of one trial: a 31-bit hash of (seed0 + trial, prompt).
+def trial_seed(seed0: int, trial: int, prompt: str, setting: Sequence[str] = ()) -> int:
+    """Return the seed of one trial: a 31-bit hash of (seed0 + trial, prompt, setting).
 
     One seed for all questions of a trial would let the questions share their noise;
-    hashing the prompt in keeps them independent.
+    hashing the prompt in keeps them independent. So does the setting: an engine or a day would
+    otherwise repeat the draws of another.
 
     Examples
     --------
@@ -38,8 +39,10 @@ def trial_seed(seed0: int, trial: int, prompt: str) -> int:
     True
     >>> trial_seed(1234, 0, "What is 2 + 2?") == trial_seed(1234, 1, "What is 2 + 2?")
     False
+    >>> trial_seed(1234, 0, "2 + 2?") == trial_seed(1234, 0, "2 + 2?", ["day 2"])
+    False
     """
-    text = f"{seed0 + trial}\0{prompt}".encode("utf-8", "surrogatepass")
+    text = "\0".join((f"{seed0 + trial}", prompt, *setting)).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 33
 
 
@@ -90,21 +93,22 @@ def _key(messages: Any) -> str:
     return messages if isinstance(messages, str) else json.dumps(messages, default=str)
 
 
-def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[str, str]:
-    contexts = {id(r): r.args[0] for r in requests}
-    distinct = list(dict.fromkeys(contexts.values()))
-    keys: dict[str, str] = {}
-    for context in distinct:
+def _prompt_keys(model: Any, requests: Sequence[Any]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return prompt and setting of the trials by what identifies the prompt in a payload."""
+    distinct = {request.args[0]: request.setting for request in requests}
+    keys: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for context, setting in distinct.items():
         text = prompt_text(context)
-        keys[context if isinstance(context, str) else _key(json.loads(text))] = text
+        keys[context if isinstance(context, str) else _key(json.loads(text))] = text, setting
     if getattr(model, "tokenized_requests", False):
         from lm_eval_bayes.harness.models.openai.request import check_room
 
-        encoded = model.tok_encode(distinct, add_special_tokens=model.add_bos_token)
+        encoded = model.tok_encode(list(distinct), add_special_tokens=model.add_bos_token)
         default = getattr(model, "_max_gen_toks", 256)
         wanted = max(r.args[1].get("max_gen_toks", default) for r in requests)
         check_room([(max(map(len, encoded)), wanted)], model.max_length)
-        keys |= {_key([e]): str(c) for e, c in zip(encoded, distinct, strict=True)}
+        sent = zip(encoded, distinct.items(), strict=True)
+        keys |= {_key([tokens]): (str(context), setting) for tokens, (context, setting) in sent}
     return keys
 
 
@@ -114,14 +118,14 @@ def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
 
     check_batch_size(model)
     keys = _prompt_keys(model, requests)
-    issued: Counter[str] = Counter()
+    issued: Counter[tuple[str, tuple[str, ...]]] = Counter()
 
     def seeding(create_payload: Callable[..., Any]) -> Callable[..., Any]:
         def seeded_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
-            prompt = keys.get(_key(messages))
-            if prompt is not None and kwargs.get("generate"):
-                kwargs["seed"] = trial_seed(int(kwargs.get("seed") or 0), issued[prompt], prompt)
-                issued[prompt] += 1
+            asked = keys.get(_key(messages))
+            if asked is not None and kwargs.get("generate"):
+                kwargs["seed"] = trial_seed(int(kwargs.get("seed") or 0), issued[asked], *asked)
+                issued[asked] += 1
             return create_payload(messages, *args, **kwargs)
 
         return seeded_payload

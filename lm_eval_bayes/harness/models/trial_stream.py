@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tqdm import tqdm
 
 from lm_eval_bayes._util.text import format_integer, plural
-from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
+from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation, trials_of
 from lm_eval_bayes.harness.models.interface import Completion, RequestStream
 from lm_eval_bayes.harness.models.stored_texts import (
     QuestionTexts,
@@ -40,20 +40,28 @@ Arrival: TypeAlias = tuple[int, int, Completion]
 class StreamedTrials:
     """The responses to a set of questions, from the store or newly sampled.
 
-    Trial 0 of every question is requested before trial 1 of any. Below, `counts` has the number of
-    trials of each question, from its first on.
+    Trial 0 of every question is requested before trial 1 of any. Below, `counts` has for each
+    request the number of trials of its question, from the first on; a variant of the prompt has
+    some of them.
 
     Parameters
     ----------
     model : RecordingMixin
         The recording model.
     instances : sequence of Instance
-        The harness's requests, one for each question.
+        The harness's requests, one for each question, or for each variant of its prompt.
+
+    Attributes
+    ----------
+    planned : list of int
+        The number of trials of each request's question.
     """
 
     def __init__(self, model: RecordingMixin, instances: Sequence[Any]) -> None:
         self._model, self._first = model, model.first_trial
         self._instances, self._requests = instances, model.trial_requests(instances)
+        self._own = [trials_of(instance, self._first) for instance in instances]
+        self.planned = [own.stop - self._first for own in self._own]
         self._positions: dict[TrialKey, list[int]] = defaultdict(list)
         # shared by the responses to a prompt, and filled at the end
         self._prompt_signals: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -73,12 +81,9 @@ class StreamedTrials:
 
     def _print_stored(self) -> None:
         """Print how many of the trials that the run may take were stored when it began."""
-        planned = [
-            (request.key, range(self._first, self._first + int(instance.repeats or 1)))
-            for request, instance in zip(self._requests, self._instances, strict=True)
-        ]
-        stored = sum(len(self._stored[key].intersection(numbers)) for key, numbers in planned)
-        total = sum(len(numbers) for _, numbers in planned)
+        planned = zip(self._requests, self._own, strict=True)
+        stored = sum(len(self._stored[request.key].intersection(own)) for request, own in planned)
+        total = sum(map(len, self._own))
         sentence = f"{format_integer(stored)} of {plural(total, 'trial')} were stored"
         tqdm.write(sentence, file=sys.stderr)  # `run` does not show the harness's log
 
@@ -89,6 +94,7 @@ class StreamedTrials:
             for key, positions in self._positions.items()
             for number in range(self._first, self._first + max(counts[p] for p in positions))
             if number in self._stored[key] and number not in self._texts[positions[0]].numbers
+            if any(number in self._numbers(p, counts) for p in positions)
         )
         while batch := list(islice(wanted, BATCH)):
             numbers: dict[TrialKey, list[int]] = defaultdict(list)
@@ -146,12 +152,13 @@ class StreamedTrials:
         return most if first is None else first[1]
 
     def completions(self, position: int, trials: Sequence[int]) -> dict[int, Completion]:
-        """Return responses to a question with their texts, by the index of the trial."""
-        texts = self._texts[position].read([self._first + trial for trial in trials])
-        return dict(zip(trials, texts, strict=True))
+        """Return the responses of a request among some trials, by the index of the trial."""
+        own = [trial for trial in trials if self._first + trial in self._own[position]]
+        texts = self._texts[position].read([self._first + trial for trial in own])
+        return dict(zip(own, texts, strict=True))
 
     def responses(self, counts: Sequence[int]) -> list[Sequence[Completion | StoredText]]:
-        """Return the responses to every question, in the order of its trials.
+        """Return the responses to every request, in the order of its trials.
 
         Texts stay in the store where all requests are those of tasks that read them question by
         question, in a run of one process.
@@ -159,8 +166,8 @@ class StreamedTrials:
         for prompt, signals in self._model.prompt_signals_of(self._requests).items():
             self._prompt_signals[prompt].update(signals)
         stored: list[Any] = [
-            StoredTexts(question, range(self._first, self._first + count))
-            for question, count in zip(self._texts, counts, strict=True)
+            StoredTexts(question, self._numbers(position, counts))
+            for position, question in enumerate(self._texts)
         ]
         return stored if self._stay_in_store() else list(map(completions, stored))
 
@@ -176,16 +183,22 @@ class StreamedTrials:
             for instance in self._instances
         )
 
+    def _numbers(self, position: int, counts: Sequence[int]) -> range:
+        """Return the numbers of a request's trials among the first of its question."""
+        own = self._own[position]
+        return range(own.start, self._first + counts[position], own.step)
+
     def _missing(self, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Yield position and index of the missing trials, in trial order."""
         wanted = [
-            (p[0], max(counts[q] for q in p), self._stored[key], self._texts[p[0]].numbers)
+            ([self._numbers(q, counts) for q in p], self._stored[key], p[0])
             for key, p in self._positions.items()
         ]
         for trial in range(max(counts)):
             number = self._first + trial
-            for position, count, stored, read in wanted:
-                if trial < count and number not in stored and number not in read:
+            for numbers, stored, position in wanted:
+                is_here = number in stored or number in self._texts[position].numbers
+                if not is_here and any(number in own for own in numbers):
                     yield position, trial
 
     def _received(self, trial: Trial) -> Iterator[Arrival]:

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.evaluation import setting_of, trials_of
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.backends import canonical_name, sampling_mixin, stock_class
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
@@ -83,8 +84,8 @@ class RecordingMixin(SamplingMixin):
     trials : str or None
         ``a:b`` for the trials a, …, b - 1 only, as one job of an array.
     seed : int or None
-        Trial i of a question has the seed hash(seed + i, prompt), or seed + i. By default it is
-        the backend's `default_seed`.
+        Trial i of a question has the seed hash(seed + i, prompt, setting), or seed + i. By default
+        it is the backend's `default_seed`.
     seed_scheme : str
         "hash" or "plain". With "plain", as in the paper, all questions of a trial share a seed
         and so their noise: per-trial means varied 3.8 times as much as those of independent
@@ -173,7 +174,7 @@ class RecordingMixin(SamplingMixin):
         """
         instances = list({id(request): request for request in requests}.values())
         trials = self.streamed_trials(instances)
-        counts = [int(instance.repeats or 1) for instance in instances]
+        counts = trials.planned
         for _ in chain(trials.read(counts), trials.sample(counts, disable_tqdm=disable_tqdm)):
             pass
         by_id = zip(map(id, instances), trials.responses(counts), strict=True)
@@ -209,7 +210,7 @@ class RecordingMixin(SamplingMixin):
         prompt_keys = dict(zip(prompts, self.sink.store.describe_prompts(prompts), strict=True))
         requests = []
         for index, instance in enumerate(instances):
-            n = int(instance.repeats or 1)
+            n = trials_of(instance, self.first_trial).stop - self.first_trial
             if self._range is not None and n != len(self._range):
                 sentence = (
                     f"`trials={self._range.start}:{self._range.stop}` is {len(self._range)} trials "
@@ -219,6 +220,8 @@ class RecordingMixin(SamplingMixin):
                 raise ModelConfigError(sentence, "mismatch", "trials", n)
             explicit = explicit_kwargs(instance.args[1], default, instance.task_name)
             sampling = redacted(sampling_key(explicit, self.stops_sent(explicit)))
+            if setting := setting_of(instance):
+                sampling["setting"] = list(setting)
             text = canonical_json(sampling)
             if text not in sampling_hashes:
                 sampling_hashes[text] = self.sink.store.describe_sampling(sampling)
@@ -230,21 +233,21 @@ class RecordingMixin(SamplingMixin):
             )
         return requests
 
-    def seed_of(self, prompt: str, number: int) -> int:
-        """Return the seed of a trial."""
+    def seed_of(self, request: TrialRequest, number: int) -> int:
+        """Return the seed of a trial of the question that the request is of."""
         if self.seed_scheme == "hash":
-            return trial_seed(self.seed0, number, prompt)
+            return trial_seed(self.seed0, number, request.prompt, setting_of(request.instance))
         return self.seed0 + number
 
     def numbered(self, request: TrialRequest, number: int, index: int) -> TrialRequest:
         """Return the request for another trial of the same question."""
-        seed = self.seed_of(request.prompt, number)
+        seed = self.seed_of(request, number)
         return replace(request, trial=number, seed=seed, index=index)
 
     def take_stored(self, request: TrialRequest, trial: Trial) -> None:
         """Take note of a trial that the run has from the store."""
         self._from_store += 1
-        if self.seeded and trial.seed != self.seed_of(request.prompt, trial.trial):
+        if self.seeded and trial.seed != self.seed_of(request, trial.trial):
             self.warn_once(
                 "seeds",
                 "stored trials were drawn with other seeds than this run would use (another seed= "

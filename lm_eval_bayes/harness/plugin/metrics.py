@@ -259,8 +259,10 @@ class ListedMetrics(RepeatedSamplingTask):
     def list_metrics(self, options: _Options) -> None:
         """Check what the task lists of this package; its own metrics stay the harness's."""
         config, name = self.config, str(self.config.task)
-        given = {k: v for k, v in (config.metadata or {}).items() if k == "bayes_n"}
-        config.repeats = n = Settings.from_metadata(given, config.repeats, task=name).n
+        keys = ("bayes_n", "bayes_prompts", "bayes_setting", "config_source")
+        given = {k: v for k, v in (config.metadata or {}).items() if k in keys}
+        asked = Settings.from_metadata(given, config.repeats, task=name)
+        config.repeats = n = asked.n
         self._own_filters: list[Any] = self._filters
         self._filters: list[Any] = pipelines.built(
             pipelines.keep_all_responses(config.filter_list, name)
@@ -287,6 +289,7 @@ class ListedMetrics(RepeatedSamplingTask):
         self.settings = of_ours.get("bayes") or next(
             iter(of_ours.values()), Settings.from_metadata(bounds, n)
         )
+        self.settings = replace(self.settings, prompts=asked.prompts, setting=asked.setting)
         if self._ours:
             config.metadata = {**(config.metadata or {}), "bayes": self.settings.to_dict()}
         further = {

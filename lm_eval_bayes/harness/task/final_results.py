@@ -228,6 +228,7 @@ class GroupTable(Table):
         """Return what has rows, in their order, and how it is computed."""
         n, results = self.settings.n, [table.results for table in self.tables]
         names = list(dict.fromkeys(name for of_task in results for name in of_task))
+        names = [name for name in names if not name.endswith("_settings")]  # of one task alone
         common = [name for name in names if all(name in of_task for of_task in results)]
         quantities: dict[str, Callable[[], Result]] = {
             name: partial(self._mean, name) for name in common

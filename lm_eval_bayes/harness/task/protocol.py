@@ -161,7 +161,7 @@ def protocol_of(task: Any, settings: Settings, arguments: Mapping[str, Any]) -> 
     base = (protocol or "custom").removesuffix("-nemotron")
     sampling = generation(kwargs) if base == "hariri-2026" else _HARIRI_SAMPLING
     departures = {
-        "prompt": config.doc_to_text != prompt,
+        "prompt": bool(settings.prompts) or config.doc_to_text != prompt,
         "chat_template": not applied,
         "system_prompt": bool(arguments.get("system_instruction")),
         "num_fewshot": bool(config.num_fewshot),

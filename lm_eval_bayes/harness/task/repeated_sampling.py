@@ -28,6 +28,7 @@ from lm_eval_bayes.harness.task import metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.metrics import TrialGrader
 from lm_eval_bayes.harness.task.pipelines import answer_part
+from lm_eval_bayes.harness.task.prompts import joined
 from lm_eval_bayes.harness.task.protocol import prompt_of
 from lm_eval_bayes.harness.task.requests import (
     LoggedResult,
@@ -175,10 +176,14 @@ class RepeatedSamplingTask(ConfigurableTask):
             )
 
     def build_all_requests(self, **kwargs: Any) -> None:
-        """Build one N-fold request per question."""
+        """Build one N-fold request per question, or one for each variant of its prompt."""
         self.chosen = kwargs.get("samples") or None
         build = super().build_all_requests
         build_requests(build, self, self.settings, self._yaml_generation_kwargs, kwargs)
+
+    def question_number(self, doc_id: int) -> int:
+        """Return the number of a question in the task; the harness numbers `--samples` anew."""
+        return doc_id if self.chosen is None else sorted(set(self.chosen))[doc_id]
 
     # -- after sampling --------------------------------------------------------------
 
@@ -187,6 +192,8 @@ class RepeatedSamplingTask(ConfigurableTask):
 
         Where the texts are in a store, each question's are read and filtered when it is graded.
         """
+        if self.settings.prompts:
+            self._instances: list[Any] = joined(self._instances, self.settings, self.first_trial)
         names = [pipeline.name for pipeline in self._filters]
         if receive_stored(self._instances, self.settings, str(self.config.task), names):
             return
@@ -213,9 +220,9 @@ class RepeatedSamplingTask(ConfigurableTask):
     def reads_stored_texts(self) -> bool:
         """Whether texts may stay in a store until a question is graded.
 
-        Classes of users may read them elsewhere.
+        Classes of users may read them elsewhere; those of several prompts are joined before.
         """
-        return type(self).__module__.startswith("lm_eval_bayes.")
+        return type(self).__module__.startswith("lm_eval_bayes.") and not self.settings.prompts
 
     def with_texts(self, results: Any) -> Any:
         """Return the filtered responses to a question, read from the store if they are there."""
@@ -235,6 +242,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         part = new_instance(
             instance.doc, instance.args, repeats=len(texts), resps=texts, original=instance
         )
+        part.labels = getattr(instance, "labels", ())
         self._filter([part], names)
         filtered = [part.filtered_resps[name] for name in names]
         part.filtered_resps = {}  # without a cycle of references, texts are freed at once
@@ -322,13 +330,15 @@ class RepeatedSamplingTask(ConfigurableTask):
             responses = list(responses) if isinstance(responses, tuple) else [responses]
         instance = getattr(responses, "instance", None)
         raw = responses if instance is None else instance.resps
+        labels = getattr(instance, "labels", ())[: len(raw)]
         measured = measured_columns(raw, getattr(results[0], "raw", ()))
+        measured |= {"setting": list(labels)} if labels else {}
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured, {"bypass": None})
         pipeline, doc_id = self._pipeline_of(responses), getattr(instance, "doc_id", None)
         trials = self.grader.grades(doc, dict(enumerate(responses)), pipeline, doc_id)
         self.grader.forget(pipeline, doc_id)
-        context = self._context(doc, responses)
+        context = {**self._context(doc, responses), "labels": tuple(labels)}
         records = [outcome.record(trials, **context) for outcome in self.outcomes]
         first = records[0]
         store_outcomes(self, responses, first)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from lm_eval.utils import handle_non_serializable, hash_string
 
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation, new_instance
+from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.generation_settings import (
     checked_generation_kwargs,
     fit_generation,
@@ -33,6 +33,7 @@ from lm_eval_bayes.harness.models.stored_texts import (
     are_stored,
     part_of,
 )
+from lm_eval_bayes.harness.task.prompts import build_variants
 from lm_eval_bayes.harness.task.protocol import protocol_of, with_chat_template
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
@@ -180,7 +181,7 @@ def build_requests(
     original_kwargs: Mapping[str, Any],
     arguments: Mapping[str, Any],
 ) -> None:
-    """Let the harness build a task's requests, make them N-fold, and note how they ask.
+    """Let the harness build a task's requests, N-fold or in variants, and note how they ask.
 
     The harness's cache of requests (`--cache_requests`) is not used: its key holds neither the
     prompt nor the settings of the chat template.
@@ -198,26 +199,19 @@ def build_requests(
     arguments : mapping
         Those of `build_all_requests`.
     """
+    evaluation = current_evaluation()
+    model = evaluation.model if evaluation is not None else None
+    task.first_trial = getattr(model, "first_trial", 0)
     arguments = with_chat_template(settings, {**arguments, "cache_requests": False})
-    build(**arguments)
+    task._instances = build_variants(build, task, settings, arguments, task.first_trial)
     name, n = task.config.task, settings.n
     kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
     kwargs = checked_generation_kwargs(kwargs, n, name)
     prompts = [prompt_text(instance.args[0]) for instance in task._instances]
-    evaluation = current_evaluation()
-    model = evaluation.model if evaluation is not None else None
     kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name, model)
     task.config.generation_kwargs = kwargs
-    task._instances = [
-        new_instance(
-            old.doc,
-            (old.args[0], copy.deepcopy(kwargs), *old.args[2:]),
-            repeats=settings.trials_of(old.doc_id),
-            original=old,
-            kind=RepeatedInstance,
-        )
-        for old in task._instances
-    ]
+    for instance in task._instances:
+        instance.arguments = (instance.args[0], copy.deepcopy(kwargs), *instance.args[2:])
     if n > 1 and evaluation is None:
         log.warning(
             "%s: the task does not know its model, so all trials on an API backend may carry one "
@@ -323,9 +317,7 @@ def store_outcomes(task: Any, responses: Sequence[Any], graded: GradedResponses)
             key, number = entry[1].key, entry[1].trial
             trials[key, number] = GradedTrial(key, number, int(outcome), answer, error)
     instance, cluster = responses.instance, None
-    doc_id, name = instance.doc_id, str(task.config.task)
-    if task.chosen is not None:  # by --samples, and the harness numbers them anew
-        doc_id = sorted(set(task.chosen))[doc_id]
+    doc_id, name = task.question_number(instance.doc_id), str(task.config.task)
     if graded.settings.cluster is not None and graded.cluster is not None:
         cluster = Cluster(graded.settings.cluster, graded.cluster)
     try:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import lm_eval_bayes as api
+from lm_eval_bayes.analysis.settings import settings_to_dict
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation
@@ -26,11 +27,13 @@ from lm_eval_bayes.stats import (
     Estimate,
     PassQuantity,
     ScoreOutcomes,
+    SettingsPosterior,
     estimate,
     family_notes,
     pass_posteriors,
     posterior_row,
     quantities_by_row,
+    score_over_settings,
     serial_note,
     vote_candidates,
 )
@@ -39,8 +42,9 @@ log = get_logger(__name__)
 
 #: Outcome, answer and error of one response.
 Grading = tuple[float, "str | None", "str | None"]
-#: What has rows: a posterior four, the mean with its sd two, another number or text one.
-Result: TypeAlias = "api.Posterior | Estimate | float | str"
+#: What has rows: a posterior four, one over settings two and an object, the mean with its sd two,
+#: another number or text one.
+Result: TypeAlias = "api.Posterior | SettingsPosterior | Estimate | float | str"
 
 #: Rows that are printed where they are not 0: shares of the trials, by what counts a question's.
 SHARES: Mapping[str, Callable[[GradedResponses], int]] = {
@@ -84,6 +88,8 @@ class GradedResponses:
         Why the metric has no outcomes.
     n_cut_off, n_empty : int
         How many responses ended at the limit of tokens, and how many are empty.
+    labels : tuple of str
+        The label of every trial's setting; empty without settings.
     """
 
     outcomes: tuple[float, ...]
@@ -97,6 +103,7 @@ class GradedResponses:
     problem: str | None = None
     n_cut_off: int = 0
     n_empty: int = 0
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, graded: Sequence[Grading], settings: Settings, **further: Any) -> GradedResponses:
@@ -173,7 +180,8 @@ def printed_names(n: int, metric: str = "") -> list[str]:
     learned, average = four_rows(f"hbayes@{n}"), (f"avg@{n}", f"avg@{n}_stderr")
     if metric:
         return [labelled(name, metric) for name in (*learned, *average)]
-    return [*learned, *four_rows(f"bayes@{n}"), *average, f"pass@{n}", f"maj@{n}", *SHARES]
+    others = [*four_rows(f"hbayes@{n}_settings")[2:], *four_rows(f"bayes@{n}")]
+    return [*learned, *others, *average, f"pass@{n}", f"maj@{n}", *SHARES]
 
 
 def labelled(name: str, metric: str) -> str:
@@ -233,9 +241,9 @@ class Table:
         return results
 
     @cached_property
-    def rows(self) -> dict[str, float | str]:
+    def rows(self) -> dict[str, Any]:
         """All rows in their order, without shares of 0; none where there is a problem."""
-        rows: dict[str, float | str] = {}
+        rows: dict[str, Any] = {}
         for name, result in {} if self.problem else self.results.items():
             if name in SHARES and not getattr(result, "value", result):
                 continue  # also where the model records no finish reason
@@ -243,6 +251,10 @@ class Table:
                 interval = result.interval(self.settings.level, self.settings.interval)
                 ends = (result.mu, result.sigma, interval.low, interval.high)
                 rows |= zip(four_rows(name), map(float, ends), strict=True)
+            elif isinstance(result, SettingsPosterior):
+                like = result.like["benchmark"]
+                rows |= {f"{name}_low": like.low, f"{name}_high": like.high}
+                rows["settings"] = settings_to_dict(result)
             elif isinstance(result, Estimate):
                 rows[name] = float(result.value)
                 if result.sigma is not None:
@@ -303,6 +315,15 @@ class TrialTable(Table):
         """The posterior under the learned prior, of scope population."""
         return api.hbayes_at_n(self.outcomes, "population", seed=self.settings.seed)
 
+    def _over_settings(self, labels: Sequence[str]) -> SettingsPosterior:
+        """Return the posterior over the settings with these labels, of independent questions."""
+        s, codes = self.settings, {label: code for code, label in enumerate(labels)}
+        counts = np.zeros((len(labels), self.n_questions, len(s.weights)), dtype=np.int64)
+        for row, question in enumerate(self.questions):
+            setting = [codes[label] for label in question.labels]
+            np.add.at(counts[:, row], (setting, list(map(int, question.outcomes))), 1)
+        return score_over_settings(counts, s.weights, labels=labels, level=s.level, seed=s.seed)
+
     @cached_property
     def family(self) -> dict[str, api.Posterior]:
         """The posteriors of the pass family under the learned prior, by the names of their rows."""
@@ -327,6 +348,9 @@ class TrialTable(Table):
             f"hbayes@{s.n}": lambda: self.learned.benchmark or self.learned,
             f"hbayes@{s.n}_population": lambda: self.learned,
         }
+        labels = sorted({label for question in self.questions for label in question.labels})
+        if len(labels) > 1 and self.bounds is None and self.outcomes.clusters is None:
+            quantities[f"hbayes@{s.n}_settings"] = partial(self._over_settings, labels)
         if self.bounds is None:
             quantities[f"bayes@{s.n}"] = lambda: api.bayes_at_n(self.outcomes)
         quantities[f"avg@{s.n}"] = lambda: api.avg_at_n(self.outcomes)
@@ -374,7 +398,9 @@ class TrialTable(Table):
             )
         if self.bounds is not None and first.cluster is not None:
             yield f"{first.origin}: the posteriors of scores do not use the clusters"
-        name = f"hbayes@{self.settings.n}"
+        name, labels = f"hbayes@{self.settings.n}", {s for q in self.questions for s in q.labels}
+        if len(labels) > 1 and f"{name}_settings" not in self.results:
+            yield f"{first.origin}: scores and clusters have no interval about settings like these"
         note = getattr(self.results[name], "note", None)
         if note is not None:
             yield f"{name}: {note}"

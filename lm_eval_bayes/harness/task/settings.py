@@ -17,6 +17,7 @@ from lm_eval_bayes._util.validation import (
     check_real,
 )
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.harness.task.prompts import LABEL, Variant, is_label, variants_of
 from lm_eval_bayes.stats import METHODS, IntervalMethod
 
 #: The largest N; a larger number is taken for a typing error.
@@ -48,6 +49,9 @@ KEYS = {
     "bayes_chat_template": "auto, always or never: whether prompts are put into the model's chat "
     "template; auto where it has one (default of the contests; other tasks follow the harness's "
     "--apply_chat_template)",
+    "bayes_prompts": "variants of the prompt, which the trials of a question take in turn: "
+    "`contest` or a list of them",
+    "bayes_setting": "a label of how the model is run, such as the day: part of the trials' seeds",
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
@@ -93,6 +97,10 @@ class Settings(Record):
         The lowest and the highest score of a metric that gives scores; None for categories.
     threshold : float or None
         The score from which on a response passes; None without rows of the Pass@k family.
+    prompts : tuple of Variant
+        Variants of the prompt; empty for the task's own.
+    setting : str or None
+        The label of the setting in which the model is run.
     """
 
     n: int
@@ -111,6 +119,8 @@ class Settings(Record):
     cluster: str | None = None
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
+    prompts: tuple[Variant, ...] = ()
+    setting: str | None = None
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""
@@ -152,7 +162,9 @@ class Settings(Record):
             If a value breaks its rule.
         """
         check_names(metadata, "bayes_", KEYS)
-        n = _n_trials(metadata, repeats, task)
+        n, setting = _n_trials(metadata, repeats, task), metadata.get("bayes_setting")
+        if setting is not None and not is_label(setting):
+            raise InvalidInputError.of("bayes_setting", "format", f"be {LABEL}", setting)
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
             raise InvalidInputError.of("bayes_metric", "type", "be the name of a metric", metric)
@@ -176,6 +188,8 @@ class Settings(Record):
             **_asking(metadata),
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             cluster=_cluster(metadata.get("cluster")),
+            prompts=variants_of(metadata, task),
+            setting=setting,
             **_scores(metadata),
         )
 

@@ -20,7 +20,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.trial_texts import place_of
-from lm_eval_bayes.runs.trials import Part, Question, Trials, endings, floats
+from lm_eval_bayes.runs.trials import Part, Question, Trials, endings, floats, objects
 from lm_eval_bayes.runs.verdicts import case_hash, read_verdicts, verdicts_path, verifier_inputs
 from lm_eval_bayes.stats import FloatArray, IntArray
 
@@ -140,6 +140,14 @@ class LogLine:
             columns["measured"] |= endings(texts, recorded.get("finish_reason", ()))
         elif n == 1:
             columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
+        setting = row.get("setting")
+        if isinstance(setting, list) and len(texts) == n:
+            setting = self.column("setting", setting, n)
+        labels = [setting] * n if isinstance(setting, str) else setting
+        if isinstance(labels, list) and len(labels) == n:
+            labels = [None if label is None else str(label) for label in labels]
+            columns["setting"] = objects(labels)
+            prompt_hash = "" if len({*labels}) > 1 else prompt_hash  # of several prompts
         question = Question(id, self.question_text, prompt_hash, self.doc_id, self.cluster)
         return question, Trials.of_question(categories, numbers, **columns)
 

@@ -33,7 +33,7 @@ _AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")
 _NO_METRICS = (
     *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
     *("cluster", "doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths"),
-    *("signals", "grading_error_notes"),
+    *("signals", "grading_error_notes", "setting"),
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.hashing import model_hash
+from lm_eval_bayes._util.hashing import canonical_json, model_hash
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import number
@@ -25,8 +25,8 @@ from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.file import lacks_log
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.samples_export import generation_kwargs, logged_signals
-from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
+from lm_eval_bayes.store.samples_export import generation_kwargs, logged_signals, setting_of
+from lm_eval_bayes.store.trial import Trial, TrialId, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
 
@@ -60,8 +60,8 @@ def read(file: Path, query: Query) -> FileContents:
             by_task.setdefault(graded.task, []).append(graded)
         chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
         for graded in chosen:
-            for model, sampling in graded.series:
-                runs += _runs(file, store, graded.of(model, sampling), query, warnings)
+            for of_settings in _by_settings(store, graded):
+                runs += _runs(file, store, of_settings, query, warnings)
         n_ungraded = store.n_ungraded()
     ungraded = f"{plural(n_ungraded, 'trial')} without a grade"
     if not runs:
@@ -91,20 +91,38 @@ def _choose(
     return newest
 
 
+def _by_settings(store: TrialStore, graded: GradedTask) -> Iterator[GradedTask]:
+    """Yield the trials of each model and sampling, those of its labelled settings together."""
+    series: dict[tuple[str, str], list[str]] = {}
+    for model, sampling in graded.series:
+        described = store.sampling(sampling)
+        described["setting"] = bool(setting_of(described))
+        series.setdefault((model, canonical_json(described)), []).append(sampling)
+    for (model, _), samplings in series.items():
+        yield graded.of(model, *samplings)
+
+
 class StoredTexts(Records):
     """The texts of a store's trials: those of a question are a record."""
 
     def __init__(self, store: Path) -> None:
         super().__init__([store])
-        self.trials: list[tuple[TrialKey, list[int]]] = []
+        self.trials: list[list[GradedTrial]] = []
 
     def record(self, number: int) -> list[TrialText]:
         """Return the texts of a question."""
-        key, numbers = self.trials[number]
         with TrialStore.open(self.files[0], mode="read") as store:
-            trials = store.trials_of([key], damaged=[])[key]
+            stored = _stored(store, self.trials[number], [])
         missing = TrialText(None, damaged=True)
-        return [TrialText(trials[n].text) if n in trials else missing for n in numbers]
+        return [missing if trial is None else TrialText(trial.text) for trial in stored]
+
+
+def _stored(
+    store: TrialStore, graded: Sequence[GradedTrial], damaged: list[TrialId]
+) -> list[Trial | None]:
+    """Return the trials of a store, None for those that cannot be read."""
+    trials = store.trials_of(dict.fromkeys(trial.key for trial in graded), damaged=damaged)
+    return [trials[trial.key].get(trial.trial) for trial in graded]
 
 
 def _runs(
@@ -166,15 +184,15 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the questions as lines of a log; add the newest trial, and the damaged ones."""
     field = _cluster_field(graded)
+    settings = {hash: setting_of(store.sampling(hash)) for _, hash in graded.series}
     for question in graded.questions:
         trials = _of_one_prompt(question)
         key, numbers = trials[0].key, [trial.trial for trial in trials]
-        texts.trials.append((key, numbers))
-        by_number = store.trials_of([key], damaged=damaged)[key]
-        stored = [by_number.get(number) for number in numbers]
+        texts.trials.append(trials)
+        stored = _stored(store, trials, damaged)
         present = [trial for trial in stored if trial is not None]
         newest[:] = sorted([*newest, *present], key=lambda trial: trial.created)[-1:]
-        own = store.prompt_signals(key.model, [key.prompt]).get(key.prompt, {})
+        own = store.prompt_signals(key.model, {trial.key.prompt for trial in trials})
         row: dict[str, Any] = {
             "doc_id": question.doc_id,
             "doc_hash": question.doc_hash,
@@ -187,6 +205,8 @@ def _rows(
             },
             "signals": {**logged_signals(stored, own), "trial": numbers},
         }
+        if any(settings.values()):
+            row["setting"] = [settings[trial.key.sampling][-1] for trial in trials]
         if len(present) == len(stored):
             row["resps"] = [[trial.text for trial in present]]
         if question.cluster and field:
@@ -201,7 +221,8 @@ def _cluster_field(graded: GradedTask) -> str | None:
 
 
 def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
-    """Return the trials of the prompt that has most of them, by number."""
-    ((prompt, _),) = Counter(trial.key.prompt for trial in question.trials).most_common(1)
-    trials = (trial for trial in question.trials if trial.key.prompt == prompt)
+    """Return in each setting the trials of the prompt that has most of them, by number."""
+    most = Counter(trial.key for trial in question.trials).most_common()
+    best = {key.sampling: key for key, _ in reversed(most)}
+    trials = (trial for trial in question.trials if trial.key == best[trial.key.sampling])
     return sorted(trials, key=lambda trial: trial.trial)

@@ -46,13 +46,13 @@ class Reply:
         return {"choices": [{"index": 0, "text": text, "message": {"content": text}}]}
 
 
-def run(monkeypatch, server, chat=False, **model_args):
+def run(monkeypatch, server, chat=False, metadata=None, **model_args):
     monkeypatch.setattr(api_models.requests, "post", server)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the harness's pauses
     cls = openai_completions.LocalChatCompletion if chat else openai_completions.LocalCompletionsAPI
     model = cls(model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None, **model_args)
     return model, evaluate(
-        model, RepeatedSamplingTask(config=toy_config()), apply_chat_template=chat
+        model, RepeatedSamplingTask(config=toy_config(metadata=metadata)), apply_chat_template=chat
     )
 
 
@@ -76,6 +76,17 @@ def test_every_trial_has_its_own_seed_and_a_run_can_be_repeated(monkeypatch, cha
     assert all(len(set(s["resps"][0])) == 4 for s in results["samples"]["toy"])
     assert seeds_by_prompt(again) == seeds
     assert not {"_create_payload", "generate_until"} & vars(model).keys()
+
+
+def test_variants_and_settings_have_other_seeds(monkeypatch):
+    server, prompts = (
+        Server(),
+        [{"name": name, "doc_to_text": "{{question}}" + name} for name in "ab"],
+    )
+    run(monkeypatch, server, metadata={"bayes_prompts": prompts, "bayes_setting": "day2"})
+    for prompt, seeds in seeds_by_prompt(server).items():
+        setting = ["day2", prompt[-1]]
+        assert seeds == [api_seeds.trial_seed(1234, i, prompt, setting) for i in range(2)]
 
 
 def test_a_request_that_is_sent_again_has_no_other_trials_seed(monkeypatch):

@@ -99,7 +99,7 @@ def test_a_store_that_fails_does_not_end_the_run(coin, monkeypatch, caplog):
 def graded_by_hand(raw, grades, doc):
     responses = Responses(list(raw), SimpleNamespace(doc=doc, resps=raw, doc_id=0), "none")
     graded = GradedResponses.of(grades, Settings.from_metadata({}, len(raw)))
-    task = SimpleNamespace(config=SimpleNamespace(task="t"), VERSION="1", chosen=None)
+    task = SimpleNamespace(config=SimpleNamespace(task="t"), VERSION="1", question_number=int)
     store_outcomes(task, responses, graded)
 
 

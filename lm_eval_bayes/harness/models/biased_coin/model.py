@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -30,7 +31,7 @@ from lm_eval_bayes import __version__
 from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.evaluation import current_evaluation
+from lm_eval_bayes.harness.evaluation import current_evaluation, setting_of
 from lm_eval_bayes.harness.models.biased_coin.responses import (
     law_of,
     probability_of,
@@ -55,19 +56,20 @@ DEFAULT_SEED = 1
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its right answer, its wrong answers and the probability of the former."""
+    """A question in a setting: its right answer, wrong ones and the probability of the former."""
 
     task: str
     doc_id: int
     prompt: str
+    setting: tuple[str, ...]
     gold: str
     mistakes: tuple[str, ...]
     p: float
 
     @property
-    def id(self) -> tuple[str, str]:
-        """Task and prompt, which the draws depend on."""
-        return self.task, self.prompt
+    def id(self) -> tuple[str, ...]:
+        """Task, prompt and setting, which the draws depend on."""
+        return self.task, self.prompt, *self.setting
 
 
 @register_model("biased_coin")
@@ -83,8 +85,8 @@ class BiasedCoinLM(LM):
         depends on seed, task and prompt alone, not on request, ``--limit`` or rank.
         Exactly one of p and beta must be given.
     seed : int, default 1
-        Seeds everything. Trial i of a question draws from a digest of seed, task,
-        prompt and i. The key of a stored trial has no task, as that of a language model: another
+        Seeds everything. Trial i of a question draws from a digest of seed, task, prompt,
+        setting and i. The key of a stored trial has no task, as that of a language model: another
         task with the same prompts takes the trials of the first one from a store, and their true
         score is that of the first task.
     boxed : float, default 1.0
@@ -153,7 +155,7 @@ class BiasedCoinLM(LM):
         self.law = law_of(p, beta)
         self.seed, self.answer_field, self.seconds = seed, answer_field, mean_s
         self.boxed = probability_of(boxed, "boxed")
-        self._questions: dict[tuple[str, int, str], Question] = {}
+        self._questions: dict[tuple[str, int, str, tuple[str, ...]], Question] = {}
         self._true_p: dict[str, dict[str, float]] = {}
         self._unconfirmed: set[str] = set()
 
@@ -175,7 +177,7 @@ class BiasedCoinLM(LM):
         self.record_truth(requests)
         # Trials are counted by prompt, so that a question which occurs twice in a
         # task does not get the same draws twice.
-        trials: Counter[tuple[str, str]] = Counter()
+        trials: Counter[tuple[str, ...]] = Counter()
         responses: list[str] = []
         for question in map(self.question_of, requests):
             responses.append(Completion(*self.answer(question, trials[question.id])))
@@ -190,7 +192,8 @@ class BiasedCoinLM(LM):
         ModelConfigError
             If it has no final answer.
         """
-        key = task, _, prompt = str(request.task_name), request.doc_id, str(request.args[0])
+        task, prompt = str(request.task_name), str(request.args[0])
+        key = task, int(request.doc_id), prompt, setting_of(request)
         if key not in self._questions:
             gold = self._gold(request)
             turn = int(uniforms("mistakes", self.seed, task, prompt)[0] * 8)
@@ -267,9 +270,11 @@ class BiasedCoinLM(LM):
             first.setdefault(question.task, (question, request.doc))
         own = [(q.task, str(q.doc_id), q.p) for q in self._questions.values()]
         ranks = self.gather_object(own, dst=0) if self.world_size > 1 else [own]
-        self._true_p = {}
+        self._true_p, variants = {}, dict[tuple[str, str], list[float]]()
         for task, doc_id, p in chain.from_iterable(ranks or []):
-            self._true_p.setdefault(task, {})[doc_id] = p
+            variants.setdefault((task, doc_id), []).append(p)
+        for (task, doc_id), probabilities in variants.items():
+            self._true_p.setdefault(task, {})[doc_id] = fmean(probabilities)
         self._unconfirmed = {task for task, pair in first.items() if not self._is_confirmed(*pair)}
         for task, score in self._true_scores().items():
             log.info(

@@ -9,10 +9,11 @@ import math
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from lm_eval_bayes.errors import LmEvalBayesError, Rule
-from lm_eval_bayes.harness.evaluation import new_instance
+from lm_eval_bayes.harness.evaluation import RepeatedInstance, new_instance, setting_of
 from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
 
 
@@ -49,6 +50,7 @@ def question_of(request: TrialRequest) -> TrialRequest:
         (request.context, request.kwargs),
         task=str(getattr(instance, "task_name", "")),
         doc_id=int(getattr(instance, "doc_id", 0) or 0),
+        kind=partial(RepeatedInstance, setting=setting_of(instance)),
     )
     return replace(request, instance=plain, kwargs=dict(request.kwargs))
 
