@@ -145,6 +145,11 @@ def build_variants(
     """
     variants, requests = settings.prompts or (Variant(""),), []
     for number, variant in enumerate(variants):
+        if variant.doc_to_text and task.config.use_prompt is not None:
+            rule = "have no template where the task has a `use_prompt`"
+            raise _error(
+                f"{task.config.task} ({variant.name})", "conflict", rule, task.config.use_prompt
+            )
         system = variant.system_instruction or arguments.get("system_instruction")
         try:
             with _with_text(task, variant.doc_to_text):

@@ -324,3 +324,10 @@ def test_the_variants_of_the_contests_ask_for_a_box():
     variants = variants_of({"bayes_prompts": "contest"}, "aime25_bayes")
     assert len(variants) == 5
     assert all("\\boxed{" in v.doc_to_text and "{{ problem" in v.doc_to_text for v in variants)
+
+
+def test_a_template_beside_the_one_of_promptsource_is_refused():
+    task = asked()
+    task.config.use_prompt = "promptsource:own"
+    with refused("bayes_prompts", "conflict", "promptsource:own", error=TaskConfigError):
+        toy.evaluate(EchoLM({}), task)
