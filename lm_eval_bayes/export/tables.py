@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from lm_eval_bayes._util.text import (
     NO_VALUE,
@@ -25,9 +25,8 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
-from lm_eval_bayes.analysis.settings import settings_to_dict
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats import Posterior, Scope, SettingsPosterior
+from lm_eval_bayes.stats import Posterior
 
 #: The formats, by the suffixes of their files.
 Suffix: TypeAlias = Literal[".csv", ".json", ".md"]
@@ -37,17 +36,11 @@ DIGITS_IN_FULL: tuple[Suffix, ...] = (".csv", ".json")
 
 #: Posteriors of the pass family by the names of rows, by task and model.
 Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, Posterior]]
-#: Scores over settings, by task and model, of the models that have several.
-OverSettings: TypeAlias = Mapping[tuple[str, str], SettingsPosterior]
-
-_NONE: Mapping[tuple[str, str], Any] = MappingProxyType({})
+_NO_FAMILIES: Families = MappingProxyType({})
 
 
 def table_text(
-    boards: Sequence[Leaderboard],
-    suffix: Suffix,
-    families: Families = _NONE,
-    over_settings: OverSettings = _NONE,
+    boards: Sequence[Leaderboard], suffix: Suffix, families: Families = _NO_FAMILIES
 ) -> str:
     """Return leaderboards, one per task, in an exchange format.
 
@@ -60,8 +53,6 @@ def table_text(
     families : mapping of (str, str) to mapping of str to Posterior
         By task and model, the rows of the pass family to be shown; those of a model that has none
         are empty.
-    over_settings : mapping of (str, str) to SettingsPosterior
-        By task and model, the score over settings of the models that have several.
 
     Examples
     --------
@@ -78,7 +69,7 @@ def table_text(
     | good
     | a\\_b
     """
-    return _WRITERS[suffix](boards, families, over_settings)
+    return _WRITERS[suffix](boards, families)
 
 
 def _names(board: Leaderboard, families: Families) -> list[str]:
@@ -110,13 +101,12 @@ def _family_notes(board: Leaderboard, families: Families) -> list[str]:
     return list(dict.fromkeys(note for family in of_models for note in family_notes(family)))
 
 
-def _csv(boards: Sequence[Leaderboard], families: Families, over_settings: OverSettings) -> str:
+def _csv(boards: Sequence[Leaderboard], families: Families) -> str:
     rows: list[dict[str, object]] = []
     for board in boards:
         for row in board.rows:
-            key = board.task, row.model
-            rows.append(_csv_row(board, row) | _csv_family(families.get(key, {})))
-            rows[-1] |= _csv_settings(over_settings.get(key), board.spec.scope)
+            family = families.get((board.task, row.model), {})
+            rows.append(_csv_row(board, row) | _csv_family(family) | _csv_settings(row))
     output, columns = io.StringIO(), dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(output, list(columns), lineterminator="\n")
     writer.writeheader()
@@ -166,29 +156,28 @@ def _csv_family(family: Mapping[str, Posterior]) -> dict[str, object]:
     return cells
 
 
-def _csv_settings(posterior: SettingsPosterior | None, scope: Scope) -> dict[str, object]:
+def _csv_settings(row: LeaderboardRow) -> dict[str, object]:
     """Return the cells of a score over settings; none where it is not known."""
-    plain = settings_to_dict(posterior)
-    if plain is None:
+    if row.settings is None:
         return {}
+    settings, like = row.settings, row.settings["like"][row.interval.scope]
     return {
-        "settings": plain["n"],
-        "setting_labels": csv_cell("; ".join(plain["labels"])),
-        "settings_sd": plain["sd"],
-        **{f"settings_sd_{name}": plain[name] for name in ("low", "high")},
-        **{f"like_{name}": plain["like"][scope][name] for name in ("mean", "low", "high")},
+        "settings": settings["n"],
+        "setting_labels": csv_cell("; ".join(settings["labels"])),
+        "settings_sd": settings["sd"],
+        **{f"settings_sd_{name}": settings[name] for name in ("low", "high")},
+        **{f"like_{name}": like[name] for name in ("mean", "low", "high")},
     }
 
 
-def _json(boards: Sequence[Leaderboard], families: Families, over_settings: OverSettings) -> str:
+def _json(boards: Sequence[Leaderboard], families: Families) -> str:
     from lm_eval_bayes import __version__
 
     leaderboards = [board.to_dict() for board in boards]
     for board, plain in zip(boards, leaderboards, strict=True):
         for place in plain["places"]:
-            key = board.task, place["model"]
-            place["posterior_rows"] = rows_to_dict(families.get(key, {}))
-            place["settings"] = settings_to_dict(over_settings.get(key))
+            family = families.get((board.task, place["model"]), {})
+            place["posterior_rows"] = rows_to_dict(family)
         plain["notes"] += _family_notes(board, families)
     content = {"lm_eval_bayes": __version__, "leaderboards": leaderboards}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
@@ -230,17 +219,12 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _markdown(
-    boards: Sequence[Leaderboard], families: Families, over_settings: OverSettings
-) -> str:
-    return "\n".join(_section(board, families, over_settings) for board in boards)
+def _markdown(boards: Sequence[Leaderboard], families: Families) -> str:
+    return "\n".join(_section(board, families) for board in boards)
 
 
-def _section(board: Leaderboard, families: Families, over_settings: OverSettings) -> str:
+def _section(board: Leaderboard, families: Families) -> str:
     columns = _columns(board, families)
-    of_models = [over_settings.get((board.task, model)) for model in board.models]
-    if any(of_models):
-        columns["Settings like these"] = [_like(p, board.spec.scope) for p in of_models]
     notes = [*board.notes, *_family_notes(board, families)]
     parts = [
         f"### {markdown_cell(board.task)}",
@@ -251,12 +235,14 @@ def _section(board: Leaderboard, families: Families, over_settings: OverSettings
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _like(posterior: SettingsPosterior | None, scope: Scope) -> str:
+def _like(row: LeaderboardRow) -> str:
     """Return the interval about settings like these, and of how many settings it is."""
-    if posterior is None:
+    if row.settings is None:
         return NO_VALUE
-    like, n = posterior.like[scope], plural(len(posterior.labels), "setting")
-    return f"{format_interval(like)} ({n})"
+    low, high = (
+        format_score(row.settings["like"][row.interval.scope][end]) for end in ("low", "high")
+    )
+    return f"{low} to {high} ({plural(row.settings['n'], 'setting')})"
 
 
 def _columns(board: Leaderboard, families: Families) -> dict[str, list[str]]:
@@ -281,6 +267,8 @@ def _columns(board: Leaderboard, families: Families) -> dict[str, list[str]]:
         head = name.removesuffix("_share").replace("_", " ").capitalize()
         columns[head] = [format_score(row.shares.get(name)) for row in rows]
     columns["N"] = [format_range(row.n_range) for row in rows]
+    if any(row.settings for row in rows):
+        columns["Settings like these"] = list(map(_like, rows))
     return columns
 
 
@@ -306,5 +294,5 @@ def _caption(board: Leaderboard, families: Families) -> str:
     return " ".join(sentences)
 
 
-_WRITERS: Mapping[Suffix, Callable[[Sequence[Leaderboard], Families, OverSettings], str]]
+_WRITERS: Mapping[Suffix, Callable[[Sequence[Leaderboard], Families], str]]
 _WRITERS = MappingProxyType({".csv": _csv, ".json": _json, ".md": _markdown})

@@ -336,12 +336,10 @@ def table(
     families = {}
     if ks is not None or suffix in DIGITS_IN_FULL:
         families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
-    found = {(r.task, r.model): settings_posterior(r, spec) for r in saved.runs if r.settings}
-    for (task, model), (_, note) in found.items():
-        if note:
-            warn(f"note: {model}, {task}: {note}")
-    over_settings = {key: posterior for key, (posterior, _) in found.items() if posterior}
-    text = table_text(boards, suffix, families, over_settings)
+    for run in saved.runs:
+        if run.settings and (note := settings_posterior(run, spec)[1]):
+            warn(f"note: {run.model}, {run.task}: {note}")
+    text = table_text(boards, suffix, families)
     write_files({output: text.encode("utf-8", "replace")}, overwrite)
     models = plural(len(saved.models), "model")
     say(f"{output}: {models} on {plural(len(boards), 'task')}")
