@@ -90,6 +90,8 @@ def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np
     array of bool, shape (T,)
         One per trial of `second`.
     """
+    if not by_number and (first.seed is None or second.seed is None):
+        return np.zeros(second.number.size, dtype=np.bool_)
     keys = identities(first)
     seeds = [None] * len(keys) if first.seed is None else first.seed.tolist()
     by_seed: dict[tuple[int, int], list[int]] = {}

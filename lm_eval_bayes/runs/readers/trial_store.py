@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from lm_eval_bayes._util.hashing import model_hash
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import format_date, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import number
 from lm_eval_bayes.runs.logged_texts import TrialText
@@ -19,6 +21,7 @@ from lm_eval_bayes.runs.readers.harness_log import Samples, runs_of_samples
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.trial_texts import Records
+from lm_eval_bayes.runs.settings import RECORDED
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
 from lm_eval_bayes.store.errors import NotAStoreError
@@ -26,7 +29,7 @@ from lm_eval_bayes.store.file import lacks_log
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import generation_kwargs, logged_signals
-from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
+from lm_eval_bayes.store.trial import TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
 
@@ -91,6 +94,10 @@ def _choose(
     return newest
 
 
+#: When trials were made and with which versions, by the number of the question and their own.
+_Made: TypeAlias = dict[tuple[int | None, int], tuple[float, Mapping[str, Any]]]
+
+
 class StoredTexts(Records):
     """The texts of a store's trials: those of a question are a record."""
 
@@ -123,8 +130,8 @@ def _runs(
         config={"metadata": {"bayes": {"weights": weights}}},
         results={"versions": {graded.task: graded.version}},
     )
-    texts, newest, damaged = StoredTexts(file), list[Trial](), list[TrialId]()
-    rows = _rows(store, graded, kwargs, texts, newest, damaged)
+    texts, made, damaged = StoredTexts(file), _Made(), list[TrialId]()
+    rows = _rows(store, graded, kwargs, texts, made, damaged)
     runs = runs_of_samples(Samples(task, rows, lambda: texts), query, warnings)
     if damaged:
         listed = f"{plural(len(damaged), 'text')} of task {graded.task} ({list_first(damaged, 1)})"
@@ -141,19 +148,41 @@ def _runs(
     if _cluster_field(graded) is None and any(question.cluster for question in graded.questions):
         independent = "all were taken as independent"
         notes.append(f"not all questions have a cluster by one field: {independent}")
+    date, versions = max(made.values(), key=lambda of_trial: of_trial[0], default=(None, {}))
     provenance = Provenance(
         backend=backend,
         model_args=flat(fingerprint),
         generation_kwargs=kwargs,
-        date=newest[0].created if newest else None,
-        versions={**(newest[0].versions if newest else {}), "task": graded.version},
+        date=date,
+        versions={**versions, "task": graded.version},
     )
     common: dict[str, Any] = {
         "provenance": provenance,
         "arguments": {k: v for k, v in flat(identifying).items() if k != "pretrained"},
         "fingerprint": model_hash(identifying),
     }
-    return [replace(run, **common, notes=(*notes, *run.notes)) for run in runs]
+    runs = [replace(run, **common, notes=(*notes, *run.notes)) for run in runs]
+    if query.settings not in RECORDED:
+        return runs
+    return [part for run in runs for part in _parts(run, made)]
+
+
+def _parts(run: PartialRun, made: _Made) -> Iterator[PartialRun]:
+    """Yield the trials of one day and of the same versions, as a run that was resumed has several.
+
+    Trials that are damaged have none.
+    """
+    parts: dict[object, tuple[Provenance, list[int]]] = {}
+    trials = zip(run.trials.question.tolist(), run.trials.number.tolist(), strict=True)
+    for row, (question, trial) in enumerate(trials):
+        date, versions = made.get((run.questions[question].doc_id, trial), (None, {}))
+        key = (format_date(date, "%Y-%m-%d"), *sorted(versions.items()))
+        if key not in parts:
+            of_part = {**versions, "task": run.version}
+            parts[key] = replace(run.provenance, date=date, versions=of_part), []
+        parts[key][1].append(row)
+    for provenance, rows in parts.values():
+        yield replace(run, trials=run.trials.take(np.array(rows)), provenance=provenance)
 
 
 def _rows(
@@ -161,10 +190,10 @@ def _rows(
     graded: GradedTask,
     kwargs: Mapping[str, Any],
     texts: StoredTexts,
-    newest: list[Trial],
+    made: _Made,
     damaged: list[TrialId],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the questions as lines of a log; add the newest trial, and the damaged ones."""
+    """Yield the questions as lines of a log; add when trials were made, and the damaged ones."""
     field = _cluster_field(graded)
     for question in graded.questions:
         trials = _of_one_prompt(question)
@@ -173,7 +202,7 @@ def _rows(
         by_number = store.trials_of([key], damaged=damaged)[key]
         stored = [by_number.get(number) for number in numbers]
         present = [trial for trial in stored if trial is not None]
-        newest[:] = sorted([*newest, *present], key=lambda trial: trial.created)[-1:]
+        made.update({(question.doc_id, t.trial): (t.created, t.versions) for t in present})
         own = store.prompt_signals(key.model, [key.prompt]).get(key.prompt, {})
         row: dict[str, Any] = {
             "doc_id": question.doc_id,
