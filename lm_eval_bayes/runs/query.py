@@ -167,8 +167,8 @@ class Query:
     same_seeds: bool = _option(
         False,
         None,
-        "Settings may share seeds: a trial that several have counts in one of them, in turn. By "
-        "default it is refused, as its trials depend on each other.",
+        "Settings may share seeds: a trial of a seed counts in one of them, in turn. By default it "
+        "is refused, as such trials depend on each other.",
     )
     skip_unreadable: bool = _option(
         False,
