@@ -219,12 +219,16 @@ def _notes_on_merged(merged: PartialRun, partials: Sequence[PartialRun]) -> list
         # names are the same in folders of one tool
         named = first_names(names if len(set(names)) == len(names) else merged.sources)
         notes.append(f"the trials of {len(names):,} files were merged: {named}")
-    recorded = [partial.provenance.versions for partial in partials]
+    protocols = (
+        {"protocol": p.provenance.protocol} if p.provenance.protocol else {} for p in partials
+    )
+    both = zip(partials, protocols, strict=True)
+    recorded = [{**partial.provenance.versions, **protocol} for partial, protocol in both]
     for name in dict.fromkeys(name for versions in recorded for name in versions):
         times = Counter(str(versions[name]) for versions in recorded if name in versions)
         if len(times) > 1:
-            listed = [f"{shorten_middle(v, 12)} ({plural(n, 'file')})" for v, n in times.items()]
-            notes.append(f"runs of different versions were merged: {name} {first_names(listed)}")
+            listed = [f"{shorten_middle(v, 24)} ({plural(n, 'file')})" for v, n in times.items()]
+            notes.append(f"the runs differ in {name}: {first_names(listed)}")
     return notes
 
 

@@ -42,19 +42,22 @@ def n_common(first: PartialRun, second: PartialRun) -> int:
 
 
 def overlap(first: PartialRun, second: PartialRun) -> bool:
-    """Return whether partial runs hold trials of one run: the same ones, not others of their seeds.
+    """Return whether partial runs hold the same trials, not others of their seeds or numbers.
 
-    Trials of one seed are the same if their texts are, without texts if their outcomes are.
+    Trials of one seed are the same if their texts are, without texts if their outcomes are; trials
+    without seeds if their texts are, where both have texts.
     """
     a, b = common(first, second)
     b = b.take(duplicates(a, b, by_number(first, second)))
-    if a.seed is None or b.seed is None:
+    if not (b.number.size and first.ordered and second.ordered):
         return bool(b.number.size)
+    if a.seed is None or b.seed is None:
+        return a.digest is None or b.digest is None or same_numbers_same_texts(a, b)
     of_a, of_b = outcomes(a, b)
     by_seed = dict(zip(zip(a.question.tolist(), a.seed, strict=True), of_a, strict=True))
     with_seeds = zip(b.question.tolist(), b.seed, of_b, strict=True)
     same = (seed is None or by_seed.get((q, seed), own) == own for q, seed, own in with_seeds)
-    return bool(b.number.size) and all(same)
+    return all(same)
 
 
 def outcomes(first: Trials, second: Trials) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

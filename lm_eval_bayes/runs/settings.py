@@ -155,7 +155,9 @@ def _keys(partial: PartialRun) -> set[tuple[str, object]]:
     """Return the questions with the numbers of their trials, and with the seeds."""
     seeds = () if partial.trials.seed is None else partial.trials.seed
     questions = [partial.questions[code].id for code in partial.trials.question]
-    named = {(id, f"seed {seed}") for id, seed in zip(questions, seeds, strict=False) if seed}
+    named = {
+        (id, f"seed {seed}") for id, seed in zip(questions, seeds, strict=False) if seed is not None
+    }
     return {*zip(questions, partial.trials.number.tolist(), strict=True), *named}
 
 

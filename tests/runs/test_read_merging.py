@@ -125,12 +125,22 @@ def test_sampled_texts_without_seeds_are_the_same_trials_where_all_agree(tmp_pat
     assert read_runs([tmp_path / "a", tmp_path / "c"]).runs[0].n_trials == 12
 
 
-def test_greedy_answers_are_never_further_trials(tmp_path):
+def test_greedy_answers_are_further_trials_where_other_settings_change_them(tmp_path):
     greedy = {"do_sample": False, "until": []}
-    for name, text in (("a", "x"), ("b", "y")):
-        write_run(tmp_path / name, [row(0, sent=greedy, acc=1, texts=[text])])
+    for name, text in (("a", "x"), ("b", "y"), ("c", "x")):
+        lines = [row(n, sent=greedy, acc=1, texts=[f"{text * n} ."]) for n in range(2)]
+        write_run(tmp_path / name, lines)
+        write_run(tmp_path / "all", lines, stamp=f"2026-01-0{ord(name) - 96}T10-00-00.000000")
     with refused("RUN", "duplicate"):
-        read_runs([tmp_path / "a", tmp_path / "b"])
+        read_runs([tmp_path / "a", tmp_path / "c"])
+    (run,) = read_runs([tmp_path / "a", tmp_path / "b"]).runs
+    assert (run.n_trials, run.settings) == (4, ("a", "b"))
+    with refused("RUN", "duplicate"):  # where they are to be of one setting
+        read_runs([tmp_path / "a", tmp_path / "b"], settings="none")
+    # of one folder the copy is left out, and named
+    (run,) = read_runs(tmp_path / "all").runs
+    assert (run.n_trials, run.settings) == (4, ("2026-01-02T10-00-00", "2026-01-03T10-00-00"))
+    assert "2026-01-01" in run.notes[0]
 
 
 @pytest.mark.parametrize(
