@@ -98,12 +98,12 @@ def merge_runs(
 
 
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
-    """Return the partial runs that belong together, in the order of the first of each."""
+    """Return the partial runs that belong together, those with labels of the user first."""
     groups, by_name = list[list[PartialRun]](), dict[tuple[object, ...], list[list[PartialRun]]]()
-    for partial in partials:
+    for partial in sorted(partials, key=lambda p: (p.path if by_path else 0, not p.label)):
         path = partial.path if by_path else 0
         of_name = by_name.setdefault((partial.model, partial.task, path), [])
-        own = next((group for group in of_name if all(_is_one(partial, p) for p in group)), None)
+        own = next((group for group in of_name if _fits(partial, group)), None)
         if own is None:
             own = []
             groups.append(own)
@@ -112,9 +112,11 @@ def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialR
     return groups
 
 
-def _is_one(first: PartialRun, second: PartialRun) -> bool:
-    """Return whether partial runs of one name are of one model, or have labels of the user."""
-    return bool(first.label and second.label) or _same_model(first, second)
+def _fits(partial: PartialRun, group: Sequence[PartialRun]) -> bool:
+    """Return whether a partial run is of the model of others; labelled ones are of one."""
+    labelled = [other for other in group if other.label]
+    of_them = [_same_model(partial, other) for other in labelled or group]
+    return bool(partial.label) or (any(of_them) if labelled else all(of_them))
 
 
 def _same_model(first: PartialRun, second: PartialRun) -> bool:

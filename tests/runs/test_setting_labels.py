@@ -120,6 +120,12 @@ def test_labels_of_the_user_join_runs_of_other_arguments(days):
     words = [word for path, label in labels.items() for word in ("--setting", f"{label}={path}")]
     (task,) = answer("summary", days, *words)["tasks"]
     assert task["settings"]["labels"] == ["cold", "warm"]
+    # those without a label are of the model whose arguments they have
+    labels = {path: label for path, label in labels.items() if path.endswith(("day1", "day5"))}
+    (run,) = read_runs([days / "day5", *sorted(days.glob("day[1-4]"))], labels=labels).runs
+    assert by_setting(run) == {"cold": (4, 8), "warm": (4, 8)} | {
+        k: RUNS[k] for k in list(RUNS)[1:]
+    }
     with refused("setting", "path", "warm=elsewhere"):
         read_runs(days, labels={"elsewhere": "warm"})
     with refused("settings", "conflict", "day"):
