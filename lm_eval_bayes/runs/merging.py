@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
+
 from lm_eval_bayes._util.text import first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import distinct_names
@@ -28,7 +30,13 @@ from lm_eval_bayes.runs.same_trials import (
     n_common,
     same_numbers_same_texts,
 )
-from lm_eval_bayes.runs.settings import by_pass, is_recorded, with_settings
+from lm_eval_bayes.runs.settings import (
+    by_pass,
+    is_recorded,
+    repeated_seeds,
+    with_settings,
+    without_copies,
+)
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, labels_of, task_run_of
 
@@ -153,7 +161,7 @@ class _Merger:
                 rule += f"{partial.model} (name the files of one)"
                 got = f"{difference} ({partial.source}, unlike {ordered[0].source})"
                 raise InvalidInputError.of(self.argument, "mismatch", rule, got)
-        ordered, notes = with_settings(ordered, self.settings, same_seeds=self.same_seeds)
+        ordered = with_settings(ordered, self.settings)
         merged = ordered[0]
         for number, partial in enumerate(ordered[1:], 1):
             is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}
@@ -164,12 +172,10 @@ class _Merger:
                 continue
             covers = is_older and n_same == merged.n_trials
             if n_same and not (self.dedupe or self.same_seeds or covers):
-                advice = "name one of them"
-                if self.dedupe is not None:
-                    advice = "--dedupe counts it once, --same-seeds a seed in one setting"
-                rule = f"have every trial of {partial.model} on {partial.task} once ({advice}): "
+                rule = f"have every trial of {partial.model} on {partial.task} once "
+                rule += f"({self.advice('--dedupe counts it once')}): "
                 rule += f"{n_same:,} of {partial.n_trials:,} trials of {partial.source} are "
-                rule += f"also in {first_names(merged.sources)}, or have the seeds of its trials"
+                rule += f"also in {first_names(merged.sources)}"
                 raise InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
             if n_same:
                 _check_scores(merged, partial, self.argument)
@@ -177,10 +183,30 @@ class _Merger:
                 repeated = f"{n_same:,} trials of {partial.source} are in {names} too"
                 self.warnings.append(f"{repeated} and count once")
             merged = _sum(merged, partial)
+        merged = self.with_own_seeds(merged)
         if self.settings == "trial":
             merged = replace(merged, trials=by_pass(merged.trials))
-        notes += _notes_on_merged(merged, partials)
-        return replace(merged, notes=(*merged.notes, *notes))
+        return replace(merged, notes=(*merged.notes, *_notes_on_merged(merged, partials)))
+
+    def advice(self, options: str) -> str:
+        """Return what to do about trials that repeat others; a command may lack the options."""
+        return "name one of them" if self.dedupe is None else options
+
+    def with_own_seeds(self, merged: PartialRun) -> PartialRun:
+        """Count settings that are copies once, and so each seed that settings share, if allowed."""
+        trials, notes = without_copies(merged.trials) if merged.ordered else (merged.trials, [])
+        repeated = repeated_seeds(trials, in_turn=self.same_seeds)
+        if repeated:
+            n = f"{len(repeated):,} of {trials.category.size:,} trials"
+            if not (self.dedupe or self.same_seeds):
+                options = "--same-seeds counts a seed in one setting, --dedupe in the first"
+                rule = f"have other seeds in each setting of {merged.model} on {merged.task} "
+                rule += f"({self.advice(options)})"
+                got = f"{n} with the seed of another setting's"
+                raise InvalidInputError.of(self.argument, "duplicate", rule, got)
+            notes.append(f"{n} were left out: another setting has their seeds")
+            trials = trials.take(np.delete(np.arange(trials.category.size), repeated))
+        return replace(merged, trials=trials, notes=(*merged.notes, *notes))
 
     def check_paths(self, partials: Sequence[PartialRun]) -> None:
         """Refuse trials that two paths hold in different files.

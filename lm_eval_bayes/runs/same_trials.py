@@ -83,6 +83,7 @@ def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np
     Trials of one seed are the same if their numbers or their texts are the same too: seeds are
     hashes of 31 bits, and among many trials two may agree by accident. Trials of which one or
     both have no seed are the same if their numbers are, where a number means the same in both.
+    Those of two settings are not the same.
 
     Parameters
     ----------
@@ -100,9 +101,9 @@ def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np
         return np.zeros(second.number.size, dtype=np.bool_)
     keys = identities(first)
     seeds = [None] * len(keys) if first.seed is None else first.seed.tolist()
-    by_seed: dict[tuple[int, int], list[int]] = {}
+    by_seed: dict[tuple[object, ...], list[int]] = {}
     for row, (key, seed) in enumerate(zip(keys, seeds, strict=True)):
-        by_seed.setdefault((key[0], seed), []).append(row)
+        by_seed.setdefault((key[0], key[2], seed), []).append(row)
     without_seed = {key for key, seed in zip(keys, seeds, strict=True) if seed is None}
     every, with_texts = set(keys), first.digest is not None and second.digest is not None
     is_duplicate = np.zeros(second.number.size, dtype=np.bool_)
@@ -115,7 +116,7 @@ def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np
             not with_texts
             or first.number[other] == second.number[row]
             or first.digest[other] == second.digest[row]  # type: ignore[index]
-            for other in by_seed.get((key[0], seed), ())
+            for other in by_seed.get((key[0], key[2], seed), ())
         )
     return is_duplicate
 

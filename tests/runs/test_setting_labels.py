@@ -190,7 +190,7 @@ def test_seeds_that_settings_share_count_in_one_of_them_in_turn(tmp_path):
     for n, path in enumerate(paths):
         right = [(n + t) % 2 for t in range(8)]
         write_run(path, lines(path.name, [*range(20, 28)], right, n_questions=6))
-    with refused("RUN", "duplicate", str(next(paths[1].glob("samples*")))) as caught:
+    with refused("RUN", "duplicate") as caught:
         read_runs(paths)
     assert all(f"--{name}" in str(caught.value) for name in ("dedupe", "same-seeds"))
     (first,) = read_runs(paths, dedupe=True).runs
