@@ -151,15 +151,14 @@ class Query:
     settings: str | None = _option(
         None,
         "KIND",
-        "What the settings of a model are, in which it was run: run, prompt, engine, day, trial, "
-        "none, or a column of a table. By default the column `setting`, else the run: a folder or "
-        "a file.",
+        "What the settings of a model are: run (a folder or a file), prompt, engine, day, trial, "
+        "none, or a column of tables. By default the column `setting`, else run.",
     )
     labels: Mapping[str, str] = _option(
         dict,
         "LABEL=RUN",
-        "The setting of the trials in RUN, a path that is read, or a file or a folder in one. Runs "
-        "of one model's name that have labels are one model. May be given several times.",
+        "The setting of RUN, a path that is read, or a file or a folder in one. Such runs of one "
+        "name are one model. May be given several times.",
         parse=_named("setting"),
         many=True,
         option="setting",

@@ -74,9 +74,6 @@ def read_runs(
     is_column = query.settings is not None and query.settings not in FACTORS
     if is_column:
         query = replace(query, columns={**query.columns, "setting": str(query.settings)})
-    if query.settings is not None and query.labels:
-        rule = "not be given where --setting labels the runs"
-        raise InvalidInputError.of("settings", "conflict", rule, query.settings)
     files, file_warnings = files_at(listed, query, merge=merge)
     if is_column and not any(file.reader is trial_table for file in files):
         rule = f"be {join_words(FACTORS, 'or')}, or a column of a table that is read"

@@ -126,10 +126,10 @@ def test_labels_of_the_user_join_runs_of_other_arguments(days):
     assert by_setting(run) == {"cold": (4, 8), "warm": (4, 8)} | {
         k: RUNS[k] for k in list(RUNS)[1:]
     }
+    (run,) = read_runs(days, labels=labels, settings="day").runs
+    assert set(run.settings) == {"warm", "cold", "2023-11-14", "2023-11-15"}
     with refused("setting", "path", "warm=elsewhere"):
         read_runs(days, labels={"elsewhere": "warm"})
-    with refused("settings", "conflict", "day"):
-        read_runs(days, labels=labels, settings="day")
 
 
 def test_labels_of_the_user_go_before_a_column(tmp_path):
