@@ -169,8 +169,9 @@ def by_pass(trials: Trials) -> Trials:
     for _, number, run in identities(trials):
         numbers.setdefault(run, set()).add(number)
     places = {run: {n: i for i, n in enumerate(sorted(of), 1)} for run, of in numbers.items()}
-    passes = ((run or "", places[run][number]) for _, number, run in identities(trials))
-    return replace(trials, setting=objects([f"{run} trial {n}".lstrip() for run, n in passes]))
+    passes = ((places[run][number], run) for _, number, run in identities(trials))
+    labels = [f"trial {place}" + (f" of {run}" if run else "") for place, run in passes]
+    return replace(trials, setting=objects(labels))
 
 
 # -- settings that repeat each other ---------------------------------------------------------------
@@ -193,7 +194,7 @@ def without_copies(trials: Trials) -> tuple[Trials, list[str]]:
     is_new = [label not in copies or (q, n) not in texts[copies[label]] for q, n, label in rows]
     setting = objects([copies.get(label, label) for *_, label in rows])
     listed = first_names([f"{label} (of {first})" for label, first in copies.items()], 8)
-    note = f"{len(copies):,} of {len(texts):,} settings count once, as copies: {listed}"
+    note = f"copies among {len(texts):,} settings count once: {listed}"
     return replace(trials, setting=setting).take(np.array(is_new)), [note]
 
 

@@ -78,11 +78,11 @@ RUNS = {"day1": (4, 8), "day2": (8, 8), "day3": (0, 8), "day4": (4, 8)}
         (
             "trial",
             {
-                f"{day} trial {i}": (right, 4)
+                f"trial {i} of {day}": (right, 4)
                 for day, of_day in (("day1", (4, 0)), ("day2", (4, 4)), ("day3", (0, 0)))
                 for i, right in enumerate(of_day, 1)
             }
-            | {"day4 trial 1": (0, 4), "day4 trial 2": (4, 4)},
+            | {"trial 1 of day4": (0, 4), "trial 2 of day4": (4, 4)},
         ),
     ],
 )
@@ -218,7 +218,7 @@ def test_settings_whose_texts_agree_count_once(tmp_path, seeds):
     (run,) = read_runs(tmp_path, labels=labels).runs
     assert by_setting(run) == dict.fromkeys(("day1", "day3", "day4"), (12, 24))
     (note,) = [note for note in run.notes if "copies" in note]
-    assert "1 of 4 settings" in note
+    assert "among 4 settings" in note
     assert "day2 (of day1)" in note
 
 
