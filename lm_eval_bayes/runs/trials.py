@@ -47,7 +47,8 @@ class Question:
     id : str
         The identifier by which runs of several models match questions.
     text, prompt : str
-        The text of the question, and the hash of its prompt; "" where there is none.
+        The text of the question, and the hash of its prompt; "" where there is none, and "several"
+        for prompts that differ between settings.
     doc_id : int or None
         The number of the question in the task.
     cluster : str or None
@@ -71,10 +72,11 @@ class Question:
             rule = "put a question into the same cluster in all files of a run"
             got = f"question {self.id} in {' and in '.join(sorted(filter(None, labels)))}"
             raise InvalidInputError.of("RUN", "mismatch", rule, got)
+        prompts = {self.prompt, other.prompt} - {""}
         return replace(
             self,
             text=self.text or other.text,
-            prompt=self.prompt or other.prompt,
+            prompt=prompts.pop() if len(prompts) == 1 else "several" if prompts else "",
             doc_id=other.doc_id if self.doc_id is None else self.doc_id,
             cluster=other.cluster if self.cluster is None else self.cluster,
             categories=tuple(dict.fromkeys((*self.categories, *other.categories))),

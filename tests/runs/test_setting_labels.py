@@ -88,7 +88,7 @@ RUNS = {"day1": (4, 8), "day2": (8, 8), "day3": (0, 8), "day4": (4, 8)}
 )
 def test_settings_are_what_the_user_takes_for_them(days, factor, expected):
     (run,) = read_runs(days, settings=factor).runs
-    assert run.n_trials == 32
+    assert (run.n_trials, set(run.prompt_hashes)) == (32, {"several"})
     assert (by_setting(run) if run.settings else {}) == expected
 
 
