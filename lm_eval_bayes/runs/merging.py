@@ -172,8 +172,8 @@ class _Merger:
                 continue
             covers = is_older and n_same == merged.n_trials
             if n_same and not (self.dedupe or self.same_seeds or covers):
-                rule = f"have every trial of {partial.model} on {partial.task} once "
-                rule += f"({self.advice('--dedupe counts it once')}): "
+                advice = "name one of them" if self.dedupe is None else "--dedupe counts it once"
+                rule = f"have every trial of {partial.model} on {partial.task} once ({advice}): "
                 rule += f"{n_same:,} of {partial.n_trials:,} trials of {partial.source} are "
                 rule += f"also in {first_names(merged.sources)}"
                 raise InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
@@ -188,10 +188,6 @@ class _Merger:
             merged = replace(merged, trials=by_pass(merged.trials))
         return replace(merged, notes=(*merged.notes, *_notes_on_merged(merged, partials)))
 
-    def advice(self, options: str) -> str:
-        """Return what to do about trials that repeat others; a command may lack the options."""
-        return "name one of them" if self.dedupe is None else options
-
     def with_own_seeds(self, merged: PartialRun) -> PartialRun:
         """Count settings that are copies once, and so each seed that settings share, if allowed."""
         trials, notes = without_copies(merged.trials) if merged.ordered else (merged.trials, [])
@@ -199,9 +195,9 @@ class _Merger:
         if repeated:
             n = f"{len(repeated):,} of {trials.category.size:,} trials"
             if not (self.dedupe or self.same_seeds):
-                options = "--same-seeds counts a seed in one setting, --dedupe in the first"
-                rule = f"have other seeds in each setting of {merged.model} on {merged.task} "
-                rule += f"({self.advice(options)})"
+                rule = f"have other seeds in each setting of {merged.model} on {merged.task}"
+                if self.dedupe is not None:
+                    rule += " (--same-seeds counts a seed in one of them, --dedupe in the first)"
                 got = f"{n} with the seed of another setting's"
                 raise InvalidInputError.of(self.argument, "duplicate", rule, got)
             notes.append(f"{n} were left out: another setting has their seeds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from lm_eval_bayes.errors import InvalidInputError
@@ -15,20 +16,16 @@ from lm_eval_bayes.runs.readers.column_names import ALIASES, parse_bounds, parse
 Regrade = Callable[[Sequence[str], str, str | None], Sequence[tuple[bool, str | None]]]
 
 
-def _named(argument: str) -> Callable[[Sequence[str]], dict[str, str]]:
-    """Return a function from texts such as "model=runs/a" to names by their paths."""
-
-    def parse(texts: Sequence[str]) -> dict[str, str]:
-        names = {}
-        for text in texts:
-            name, sign, path = text.partition("=")
-            if not (name and sign and path) or path in names:
-                rule = "be NAME=RUN, with one name for every path"
-                raise InvalidInputError.of(argument, "format", rule, text)
-            names[path] = name
-        return names
-
-    return parse
+def _named(argument: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the names that an option gives paths, by these, of texts such as "model=runs/a"."""
+    names = {}
+    for text in texts:
+        name, sign, path = text.partition("=")
+        if not (name and sign and path) or path in names:
+            rule = "be NAME=RUN, with one name for every path"
+            raise InvalidInputError.of(argument, "format", rule, text)
+        names[path] = name
+    return names
 
 
 def _option(default: Any, metavar: str | None, text: str, **more: Any) -> Any:
@@ -144,7 +141,7 @@ class Query:
         "NAME=RUN",
         "The name of the model in RUN, a path that is read, or a file or a folder in one. Runs "
         "of one name are one model: their trials are joined. May be given several times.",
-        parse=_named("model"),
+        parse=partial(_named, "model"),
         many=True,
         option="model",
     )
@@ -159,7 +156,7 @@ class Query:
         "LABEL=RUN",
         "The setting of RUN, a path that is read, or a file or a folder in one. Such runs of one "
         "name are one model. May be given several times.",
-        parse=_named("setting"),
+        parse=partial(_named, "setting"),
         many=True,
         option="setting",
     )

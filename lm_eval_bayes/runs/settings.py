@@ -151,6 +151,7 @@ def _names(runs: Sequence[PartialRun]) -> list[str]:
     names = [Path(run.source).name.split(f"{run.task.replace('/', '__')}_")[-1] for run in runs]
     both = zip(paths, names, strict=True)
     paths = [path if paths.count(path) == 1 else f"{path}/{name}" for path, name in both]
+    paths = paths if len({*paths}) == len(runs) else [run.source for run in runs]
     parts = distinct_parts(paths)
     stems = {path: _ENDINGS.sub("", part) for path, part in parts.items()}
     labels = stems if len({*stems.values()}) == len(runs) else parts

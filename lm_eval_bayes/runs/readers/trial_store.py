@@ -176,7 +176,7 @@ def _parts(run: PartialRun, made: _Made) -> Iterator[PartialRun]:
     trials = zip(run.trials.question.tolist(), run.trials.number.tolist(), strict=True)
     for row, (question, trial) in enumerate(trials):
         date, versions = made.get((run.questions[question].doc_id, trial), (None, {}))
-        key = (format_date(date, "%Y-%m-%d"), *sorted(versions.items()))
+        key = (format_date(date, "%Y-%m-%d"), repr(versions))
         if key not in parts:
             of_part = {**versions, "task": run.version}
             parts[key] = replace(run.provenance, date=date, versions=of_part), []
