@@ -54,21 +54,15 @@ def overlap(first: PartialRun, second: PartialRun) -> bool:
         return bool(b.number.size)
     if bool(first.fingerprint) != bool(second.fingerprint):
         b = replace(b, digest=None)  # a log may have cut what a store has whole
-    if a.seed is None or b.seed is None:
-        return a.digest is None or b.digest is None or same_numbers_same_texts(a, b)
-    of_a, of_b = outcomes(a, b)
-    by_seed = dict(zip(zip(a.question.tolist(), a.seed, strict=True), of_a, strict=True))
-    with_seeds = zip(b.question.tolist(), b.seed, of_b, strict=True)
-    same = (seed is None or by_seed.get((q, seed), own) == own for q, seed, own in with_seeds)
-    return all(same)
-
-
-def outcomes(first: Trials, second: Trials) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the hashes of the texts of trials; where some have no texts, their outcomes."""
-    if first.digest is not None and second.digest is not None:
-        return first.digest, second.digest
-    of_first, of_second = (t.category if t.score is None else t.score for t in (first, second))
-    return of_first, of_second
+    seeds: list[Any] = [trials.seed for trials in (a, b)]
+    with_seeds = [
+        replace(trials, number=seed).take(seed != np.array(None))
+        for trials, seed in zip((a, b), seeds, strict=True)
+        if seed is not None
+    ]
+    if len(with_seeds) == 2 and all(trials.number.size for trials in with_seeds):
+        return same_numbers_same_texts(*with_seeds)
+    return a.digest is None or b.digest is None or same_numbers_same_texts(a, b)
 
 
 def identities(trials: Trials) -> list[tuple[int, int, str | None]]:
@@ -130,8 +124,10 @@ def same_numbers_same_texts(first: Trials, second: Trials) -> bool:
     rows = {key: row for row, key in reversed(list(enumerate(identities(first))))}
     pairs = [(rows[key], row) for row, key in enumerate(identities(second)) if key in rows]
     a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    of_first, of_second = outcomes(first, second)
-    return a.size > 0 and np.array_equal(of_first[a], of_second[b])
+    outcomes: list[Any] = [first.digest, second.digest]
+    if first.digest is None or second.digest is None:
+        outcomes = [t.category if t.score is None else t.score for t in (first, second)]
+    return a.size > 0 and np.array_equal(outcomes[0][a], outcomes[1][b])
 
 
 def merge_trials(

@@ -128,7 +128,8 @@ def test_sampled_texts_without_seeds_are_the_same_trials_where_all_agree(tmp_pat
 def test_greedy_answers_are_further_trials_where_other_settings_change_them(tmp_path):
     greedy = {"do_sample": False, "until": []}
     for name, text in (("a", "x"), ("b", "y"), ("c", "x")):
-        lines = [row(n, sent=greedy, acc=1, texts=[f"{text * n} ."]) for n in range(2)]
+        more = {"sent": greedy, "outcomes": [1], "seed": [None]}
+        lines = [row(n, texts=[f"{text * n} ."], **more) for n in range(2)]
         write_run(tmp_path / name, lines)
         write_run(tmp_path / "all", lines, stamp=f"2026-01-0{ord(name) - 96}T10-00-00.000000")
     with refused("RUN", "duplicate"):
