@@ -16,7 +16,6 @@ from lm_eval_bayes._util.validation import check_fraction, check_level, check_po
 from lm_eval_bayes.analysis.comparability import (
     aligned_rows,
     check_comparable,
-    dependence_note,
     repeat_note,
 )
 from lm_eval_bayes.analysis.settings import settings_posterior
@@ -321,7 +320,7 @@ def _model_noise(
     spec = IntervalSpec(settings.level, seed=settings.seed)
     posterior, note = settings_posterior(run, spec) if run.settings else (None, "")
     spread = None if posterior is None else posterior.spread
-    notes = (components.note, impossible, dependence_note(run), repeat_note(run), note)
+    notes = (components.note, impossible, repeat_note(run), note)
     shown = tuple(note for note in notes if note)
     return ModelNoise(run, run.model, components, of_runs, needed, spread, shown)
 

@@ -1,6 +1,7 @@
 """Merging of partial runs of one model and task, trial by trial.
 
-A trial that occurs in several files counts once. Partial runs of different models stay apart.
+A trial that occurs in several files counts once. Partial runs of different models stay apart, and
+runs of one model are its settings.
 
 An earlier run is no evidence for runs that have its trials.
 """
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,27 +17,44 @@ from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from lm_eval_bayes._util.text import first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import distinct_names, distinct_parts
+from lm_eval_bayes.runs.provenance import distinct_names
+from lm_eval_bayes.runs.same_trials import (
+    by_number,
+    common,
+    identities,
+    is_named,
+    merge_trials,
+    n_common,
+    same_numbers_same_texts,
+)
+from lm_eval_bayes.runs.settings import (
+    by_pass,
+    is_recorded,
+    repeated_seeds,
+    with_settings,
+    without_copies,
+)
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.runs.trials import PER_RUN, UNNUMBERED, PartialRun, Question, Trials, task_run_of
-from lm_eval_bayes.stats import IntArray
-
-#: The endings of the name of a file.
-_ENDINGS = re.compile(r"(\.[A-Za-z]\w*)+$")
+from lm_eval_bayes.runs.trials import PartialRun, labels_of, task_run_of
 
 
 def merge_runs(
-    partials: Sequence[PartialRun], *, dedupe: bool | None, by_path: bool, argument: str
+    partials: Sequence[PartialRun],
+    *,
+    dedupe: bool | None,
+    by_path: bool,
+    argument: str,
+    settings: str | None = None,
+    same_seeds: bool = False,
 ) -> tuple[list[TaskRun], list[int], list[str]]:
     """Merge partial runs of one model and task, and give different models different names.
 
     They belong together if their identifying arguments are the same: those of the model, the
-    generation settings, the chat template, …. In one folder the newest file counts; of older ones
-    the trials that it lacks are added. The trials of other folders are added.
+    generation settings, the chat template, …; and if the user labels them both. Of files in one
+    folder, the newest counts for trials that they have in common.
 
     Parameters
     ----------
@@ -51,6 +68,10 @@ def merge_runs(
         at two paths is then refused too, or with `dedupe` named in a warning.
     argument : str
         The name of a path in an error.
+    settings : str or None
+        What the labels of settings are of, see :func:`~lm_eval_bayes.runs.settings.with_settings`.
+    same_seeds : bool
+        Whether a trial that settings share by its seed counts in one of them, in turn.
 
     Returns
     -------
@@ -64,9 +85,14 @@ def merge_runs(
     Raises
     ------
     InvalidInputError
-        If a trial occurs twice, or partial runs of one model contradict each other.
+        If a trial occurs twice, partial runs of one model contradict each other, or nothing records
+        what the labels of settings are to be of.
     """
-    merger = _Merger(dedupe, argument)
+    if partials and not any(is_recorded(partial, settings) for partial in partials):
+        rule = f"be what files record of their runs, and none records the {settings} "
+        rule += "(--setting LABEL=RUN and --columns setting=NAME give labels)"
+        raise InvalidInputError.of("settings", "missing", rule, settings)
+    merger = _Merger(dedupe, argument, settings, same_seeds)
     merged = [merger.merge_all(group) for group in _groups(partials, by_path)]
     if by_path:
         merger.check_paths(merged)
@@ -80,12 +106,12 @@ def merge_runs(
 
 
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
-    """Return the partial runs that belong together, in the order of the first of each."""
+    """Return the partial runs that belong together, those with labels of the user first."""
     groups, by_name = list[list[PartialRun]](), dict[tuple[object, ...], list[list[PartialRun]]]()
-    for partial in partials:
+    for partial in sorted(partials, key=lambda p: (p.path if by_path else 0, not p.label)):
         path = partial.path if by_path else 0
         of_name = by_name.setdefault((partial.model, partial.task, path), [])
-        own = next((group for group in of_name if all(_fits(partial, p) for p in group)), None)
+        own = next((group for group in of_name if _fits(partial, group)), None)
         if own is None:
             own = []
             groups.append(own)
@@ -94,11 +120,11 @@ def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialR
     return groups
 
 
-def _fits(first: PartialRun, second: PartialRun) -> bool:
-    """Return whether partial runs of one name have one model, its settings, and one prompt each."""
-    prompts, others = ({q.id: q.prompt for q in p.questions if q.prompt} for p in (first, second))
-    same_prompts = all(others[id] == prompts[id] for id in prompts.keys() & others.keys())
-    return same_prompts and _same_model(first, second)
+def _fits(partial: PartialRun, group: Sequence[PartialRun]) -> bool:
+    """Return whether a partial run is of the model of others; labelled ones are of one."""
+    labelled = [other for other in group if other.label]
+    of_them = [_same_model(partial, other) for other in labelled or group]
+    return bool(partial.label) or (any(of_them) if labelled else all(of_them))
 
 
 def _same_model(first: PartialRun, second: PartialRun) -> bool:
@@ -119,6 +145,8 @@ class _Merger:
 
     dedupe: bool | None
     argument: str
+    settings: str | None
+    same_seeds: bool
     warnings: list[str] = field(default_factory=list)
 
     def merge_all(self, partials: Sequence[PartialRun]) -> PartialRun:
@@ -127,39 +155,54 @@ class _Merger:
         for partial in partials:
             folders.setdefault(partial.folder or partial.source, []).append(partial)
         ordered = [p for group in folders.values() for p in sorted(group, key=_age, reverse=True)]
-        ordered = _with_settings(ordered)
+        for partial in ordered:
+            if difference := _difference(partial, ordered[0]):
+                rule = f"have the same version, scores and metric of {partial.task} for "
+                rule += f"{partial.model} (name the files of one)"
+                got = f"{difference} ({partial.source}, unlike {ordered[0].source})"
+                raise InvalidInputError.of(self.argument, "mismatch", rule, got)
+        ordered = with_settings(ordered, self.settings)
         merged = ordered[0]
         for number, partial in enumerate(ordered[1:], 1):
             is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}
-            if difference := _difference(partial, merged):
-                if is_older:
-                    reason = f"{_file(merged)} is newer and does not fit it: {difference}"
-                    self.warnings.append(f"{_file(partial)} was left out, because {reason}")
-                    continue
-                rule = f"have the same version, scores and metric of {partial.task} for "
-                rule += partial.model
-                got = f"{difference} ({partial.source}, unlike {merged.source})"
-                raise InvalidInputError.of(self.argument, "mismatch", rule, got)
-            n_common = _n_common(merged, partial)
-            if is_older and n_common == partial.n_trials:
+            n_same = n_common(merged, partial)
+            if is_older and n_same == partial.n_trials:
                 note = f"{_file(partial)} was left out: its trials are all in {_file(merged)}"
                 merged = replace(merged, notes=(*merged.notes, note))
                 continue
-            covers = is_older and n_common == merged.n_trials
-            if n_common and not (self.dedupe or covers):
+            covers = is_older and n_same == merged.n_trials
+            if n_same and not (self.dedupe or self.same_seeds or covers):
                 advice = "name one of them" if self.dedupe is None else "--dedupe counts it once"
                 rule = f"have every trial of {partial.model} on {partial.task} once ({advice}): "
-                rule += f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are "
+                rule += f"{n_same:,} of {partial.n_trials:,} trials of {partial.source} are "
                 rule += f"also in {first_names(merged.sources)}"
                 raise InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
-            if n_common:
+            if n_same:
                 _check_scores(merged, partial, self.argument)
                 names = first_names(merged.sources)
-                common = f"{n_common:,} trials of {partial.source} are in {names} too"
-                self.warnings.append(f"{common} and count once")
+                repeated = f"{n_same:,} trials of {partial.source} are in {names} too"
+                self.warnings.append(f"{repeated} and count once")
             merged = _sum(merged, partial)
-        notes = _notes_on_merged(merged.sources, partials)
-        return replace(merged, notes=(*merged.notes, *notes))
+        merged = self.with_own_seeds(merged)
+        if self.settings == "trial":
+            merged = replace(merged, trials=by_pass(merged.trials))
+        return replace(merged, notes=(*merged.notes, *_notes_on_merged(merged, partials)))
+
+    def with_own_seeds(self, merged: PartialRun) -> PartialRun:
+        """Count settings that are copies once, and so each seed that settings share, if allowed."""
+        trials, notes = without_copies(merged.trials) if merged.ordered else (merged.trials, [])
+        repeated = repeated_seeds(trials, in_turn=self.same_seeds)
+        if repeated:
+            n = f"{len(repeated):,} of {trials.category.size:,} trials"
+            if not (self.dedupe or self.same_seeds):
+                rule = f"have other seeds in each setting of {merged.model} on {merged.task}"
+                if self.dedupe is not None:
+                    rule += " (--same-seeds counts a seed in one of them, --dedupe in the first)"
+                got = f"{n} with the seed of another setting's"
+                raise InvalidInputError.of(self.argument, "duplicate", rule, got)
+            notes.append(f"{n} were left out: another setting has their seeds")
+            trials = trials.take(np.delete(np.arange(trials.category.size), repeated))
+        return replace(merged, trials=trials, notes=(*merged.notes, *notes))
 
     def check_paths(self, partials: Sequence[PartialRun]) -> None:
         """Refuse trials that two paths hold in different files.
@@ -167,7 +210,8 @@ class _Merger:
         Two models may have one name and one seed, as checkpoints at one place. Trials are
         therefore the same only where all of their texts are.
         """
-        for first, second in itertools.combinations(partials, 2):
+        anywhere = [replace(p, trials=replace(p.trials, setting=None)) for p in partials]
+        for first, second in itertools.combinations(anywhere, 2):
             files, others = ({*map(os.path.realpath, run.sources)} for run in (first, second))
             may_share = (
                 first.path != second.path
@@ -176,65 +220,39 @@ class _Merger:
                 and first.ordered
                 and second.ordered
                 and files.isdisjoint(others)  # one file at two paths was meant
-                and same_numbers_same_texts(*_common(first, second))
+                and same_numbers_same_texts(*common(first, second))
             )
-            n_common = _n_common(first, second) if may_share else 0
-            if n_common and not self.dedupe:
+            n_same = n_common(first, second) if may_share else 0
+            if n_same and not self.dedupe:
                 rule = f"hold other trials of {second.model} on {second.task} than {first.source} "
-                rule += f"(--dedupe treats them as independent): {n_common:,} of "
+                rule += f"(--dedupe treats them as independent): {n_same:,} of "
                 rule += f"{second.n_trials:,} trials of {second.source} are also in it"
                 raise InvalidInputError.of(self.argument, "duplicate", rule, second.source)
-            if n_common:
-                both = f"{n_common:,} trials of {second.source} are in {first.source} too"
+            if n_same:
+                both = f"{n_same:,} trials of {second.source} are in {first.source} too"
                 self.warnings.append(f"{both} and are treated as independent")
 
 
-def _with_settings(partials: Sequence[PartialRun]) -> list[PartialRun]:
-    """Label the trials by their setting: where no column does, by the run, a folder or a file.
-
-    Files of other questions are parts of one run, and files of one folder that number other trials.
-    """
-    runs: dict[str, tuple[set[str], set[tuple[str, int]]]] = {}
-    paths = [str(partial.folder or partial.source) for partial in partials]
-    if len({*paths}) == 1 and all(partial.trials.setting is None for partial in partials):
-        return list(partials)
-    for at, (path, partial) in enumerate(zip(paths, partials, strict=True)):
-        trials = partial.trials
-        if trials.setting is not None:
-            continue
-        folder = None if _is_named(trials).any() else Path(path).parent
-        ids = [question.id for question in partial.questions]
-        numbers = {(ids[row], number) for row, number in _keys(trials)}
-        for run, (of_run, numbers_of_run) in runs.items():
-            continues = Path(run).parent == folder and numbers_of_run.isdisjoint(numbers)
-            if continues or of_run.isdisjoint(ids):
-                paths[at] = run
-                break
-        questions, trials_of_run = runs.setdefault(paths[at], (set(), set()))
-        questions.update(ids)
-        trials_of_run.update(numbers)
-    parts = distinct_parts(paths)
-    stems = {path: _ENDINGS.sub("", part) for path, part in parts.items()}
-    labels = stems if len({*stems.values()}) == len(parts) else parts
-    return [
-        replace(partial, trials=partial.trials.in_setting(labels[path]))
-        for partial, path in zip(partials, paths, strict=True)
-    ]
-
-
-def _notes_on_merged(sources: Sequence[str], partials: Sequence[PartialRun]) -> list[str]:
-    """Return notes on files of runs that were merged, and on versions that differ."""
-    notes, names = [], [Path(source).name for source in sources]
-    if len(names) > 1:
+def _notes_on_merged(merged: PartialRun, partials: Sequence[PartialRun]) -> list[str]:
+    """Return notes on the settings of runs, else on files, and on versions that differ."""
+    notes, names = [], [Path(source).name for source in merged.sources]
+    labels = labels_of(merged.trials.setting)
+    if len(names) > 1 and len(labels) > 1:
+        notes.append(f"{len(labels):,} settings: {first_names(labels, 16)}")
+    elif len(names) > 1:
         # names are the same in folders of one tool
-        named = first_names(names if len(set(names)) == len(names) else sources)
+        named = first_names(names if len(set(names)) == len(names) else merged.sources)
         notes.append(f"the trials of {len(names):,} files were merged: {named}")
-    recorded = [partial.provenance.versions for partial in partials]
+    protocols = (
+        {"protocol": p.provenance.protocol} if p.provenance.protocol else {} for p in partials
+    )
+    both = zip(partials, protocols, strict=True)
+    recorded = [{**partial.provenance.versions, **protocol} for partial, protocol in both]
     for name in dict.fromkeys(name for versions in recorded for name in versions):
         times = Counter(str(versions[name]) for versions in recorded if name in versions)
         if len(times) > 1:
-            listed = [f"{shorten_middle(v, 12)} ({plural(n, 'file')})" for v, n in times.items()]
-            notes.append(f"runs of different versions were merged: {name} {first_names(listed)}")
+            listed = [f"{shorten_middle(v, 24)} ({plural(n, 'file')})" for v, n in times.items()]
+            notes.append(f"the runs differ in {name}: {first_names(listed)}")
     return notes
 
 
@@ -260,39 +278,6 @@ def _difference(first: PartialRun, second: PartialRun) -> str:
     return ""
 
 
-# -- trials ----------------------------------------------------------------------------------------
-
-
-def _common(first: PartialRun, second: PartialRun) -> tuple[Trials, Trials]:
-    """Return the graded trials of both, with the numbers of questions of the first.
-
-    Of the second only those of questions that the first has, too.
-    """
-    others = second.table(first.ids).graded()
-    return first.table(first.ids).graded(), others.take(others.question >= 0)
-
-
-def by_number(first: PartialRun, second: PartialRun) -> bool:
-    """Return whether trials are the same where their numbers are, if one of them has no seed.
-
-    Of counts they are: a question is counted once.
-    """
-    greedy = not (first.sampled and second.sampled and first.ordered and second.ordered)
-    trials = _common(first, second)
-    named = all(_is_named(table).all() for table in trials)
-    return greedy or named or same_numbers_same_texts(*trials)
-
-
-def _is_named(trials: Trials) -> npt.NDArray[np.bool_]:
-    """Return which numbers are those of a log, with the id of its run."""
-    return (trials.number >= PER_RUN) & (trials.number % PER_RUN < UNNUMBERED)
-
-
-def _n_common(first: PartialRun, second: PartialRun) -> int:
-    """Return how many trials of the second are in the first."""
-    return int(duplicates(*_common(first, second), by_number(first, second)).sum())
-
-
 def _sum(first: PartialRun, second: PartialRun) -> PartialRun:
     questions, trials = merge_trials(first, second, by_number(first, second))
     a, b = first.provenance.seconds, second.provenance.seconds
@@ -312,110 +297,19 @@ def _sum(first: PartialRun, second: PartialRun) -> PartialRun:
 
 def _check_scores(first: PartialRun, second: PartialRun, argument: str) -> None:
     """Refuse trials of one run that have one number and other scores, and unequal counts."""
-    a, b = _common(first, second)
+    a, b = common(first, second)
     are_counts = not (first.ordered and second.ordered)
     columns = [t.category if t.score is None else t.score for t in (a, b)]
     if are_counts and a.digest is not None and b.digest is not None:
         columns = [a.digest, b.digest]
-    named = (_is_named(b) | are_counts).tolist()
-    scores = dict(zip(_keys(a), columns[0].tolist(), strict=True))
-    for key, score, is_named in zip(_keys(b), columns[1].tolist(), named, strict=True):
-        if is_named and scores.get(key, score) != score:
+    named = (is_named(b) | are_counts).tolist()
+    scores = dict(zip(identities(a), columns[0].tolist(), strict=True))
+    for key, score, is_one in zip(identities(b), columns[1].tolist(), named, strict=True):
+        if is_one and scores.get(key, score) != score:
             rule = f"give every trial of {second.model} on {second.task} one score"
             id = first.questions[key[0]].id
             got = f"a trial of question {id} with another in {second.source} than in {first.source}"
             raise InvalidInputError.of(argument, "mismatch", rule, got)
-
-
-def _keys(trials: Trials) -> list[tuple[int, int]]:
-    """Return the question and the number of every trial."""
-    return list(zip(trials.question.tolist(), trials.number.tolist(), strict=True))
-
-
-def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np.bool_]:
-    """Return which trials of the second are trials of the first.
-
-    Trials of one seed are the same if their numbers or their texts are the same too: seeds are
-    hashes of 31 bits, and among many trials two may agree by accident. Trials of which one or
-    both have no seed are the same if their numbers are, where a number means the same in both.
-
-    Parameters
-    ----------
-    first, second : Trials
-        Of the same questions.
-    by_number : bool
-        Whether trials of which one has no seed are the same if their numbers are.
-
-    Returns
-    -------
-    array of bool, shape (T,)
-        One per trial of `second`.
-    """
-    keys = _keys(first)
-    seeds = [None] * len(keys) if first.seed is None else first.seed.tolist()
-    by_seed: dict[tuple[int, int], list[int]] = {}
-    for row, (key, seed) in enumerate(zip(keys, seeds, strict=True)):
-        by_seed.setdefault((key[0], seed), []).append(row)
-    without_seed = {key for key, seed in zip(keys, seeds, strict=True) if seed is None}
-    every, with_texts = set(keys), first.digest is not None and second.digest is not None
-    is_duplicate = np.zeros(second.number.size, dtype=np.bool_)
-    for row, key in enumerate(_keys(second)):
-        seed = None if second.seed is None else second.seed[row]
-        if by_number and key in (every if seed is None else without_seed):
-            is_duplicate[row] = True
-            continue
-        is_duplicate[row] = seed is not None and any(
-            not with_texts
-            or first.number[other] == second.number[row]
-            or first.digest[other] == second.digest[row]  # type: ignore[index]
-            for other in by_seed.get((key[0], seed), ())
-        )
-    return is_duplicate
-
-
-def same_numbers_same_texts(first: Trials, second: Trials) -> bool:
-    """Return whether trials of one number, of the same question twice, always have one text.
-
-    Trials that were sampled without a seed are then taken for the same ones. Where texts are
-    missing, outcomes are compared.
-    """
-    rows = {key: row for row, key in reversed(list(enumerate(_keys(first))))}
-    pairs = [(rows[key], row) for row, key in enumerate(_keys(second)) if key in rows]
-    a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    outcomes, others = first.digest, second.digest
-    if outcomes is None or others is None:
-        outcomes, others = first.category, second.category
-    return a.size > 0 and np.array_equal(outcomes[a], others[b])
-
-
-def merge_trials(
-    first: PartialRun, second: PartialRun, by_number: bool
-) -> tuple[tuple[Question, ...], Trials]:
-    """Merge the trials of two partial runs; of a trial that occurs twice that of the first counts.
-
-    Trials of a question are ordered by number where no number occurs twice, else source by source.
-    A grade counts whichever source has it. `by_number` is as in :func:`duplicates`.
-    """
-    order = {id: code for code, id in enumerate({**first.ids, **second.ids})}
-    questions = {question.id: question for question in first.questions}
-    for question in second.questions:
-        earlier = questions.get(question.id)
-        questions[question.id] = question if earlier is None else earlier.joined(question)
-    a, b = first.table(order), second.table(order)
-    if not a.is_graded.all():
-        a = a.take(a.is_graded | ~duplicates(b, a, by_number))
-    b = b.take(~duplicates(a, b, by_number))
-    joined = Trials.joined([a, b])
-    return tuple(questions[id] for id in order), joined.take(_ordered(joined))
-
-
-def _ordered(trials: Trials) -> IntArray:
-    """Return the order of trials: by question, and by number where none occurs twice."""
-    order = np.lexsort((trials.number, trials.question))
-    question, number = trials.question[order], trials.number[order]
-    again = (np.diff(question) == 0) & (np.diff(number) == 0)
-    repeated = np.isin(trials.question, question[1:][again])
-    return np.lexsort((np.where(repeated, 0, trials.number), trials.question))
 
 
 def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun) -> None:

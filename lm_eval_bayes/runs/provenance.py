@@ -197,7 +197,7 @@ def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     if shots:
         arguments["num_fewshot"] = shots
     of_examples = ("fewshot_as_multiturn",) if shots else ()
-    for key in ("system_instruction_sha", "chat_template_sha", *of_examples):
+    for key in ("chat_template_sha", *of_examples):
         if recorded.get(key) not in (None, False):
             arguments[key.removesuffix("_sha")] = recorded[key]
     return arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from lm_eval_bayes.errors import InvalidInputError
@@ -15,16 +16,16 @@ from lm_eval_bayes.runs.readers.column_names import ALIASES, parse_bounds, parse
 Regrade = Callable[[Sequence[str], str, str | None], Sequence[tuple[bool, str | None]]]
 
 
-def _models(named: Sequence[str]) -> dict[str, str]:
-    """Return the names of models by their paths, of texts such as "model=runs/a"."""
-    models = {}
-    for text in named:
+def _named(argument: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the names that an option gives paths, by these, of texts such as "model=runs/a"."""
+    names = {}
+    for text in texts:
         name, sign, path = text.partition("=")
-        if not (name and sign and path) or path in models:
+        if not (name and sign and path) or path in names:
             rule = "be NAME=RUN, with one name for every path"
-            raise InvalidInputError.of("model", "format", rule, text)
-        models[path] = name
-    return models
+            raise InvalidInputError.of(argument, "format", rule, text)
+        names[path] = name
+    return names
 
 
 def _option(default: Any, metavar: str | None, text: str, **more: Any) -> Any:
@@ -60,6 +61,12 @@ class Query:
         What becomes of trials without a score.
     models : mapping
         The names of models by paths: runs in the file or the folder are of that model.
+    settings : str or None
+        What settings are: one of :data:`lm_eval_bayes.runs.settings.FACTORS`, or a column.
+    labels : mapping
+        The labels of settings by paths, over all others.
+    same_seeds : bool
+        What `help` says of it.
     skip_unreadable : bool
         Whether a file that is damaged or may not be read is left out, with a warning.
     signals : {"all", "recorded"} or None
@@ -134,9 +141,30 @@ class Query:
         "NAME=RUN",
         "The name of the model in RUN, a path that is read, or a file or a folder in one. Runs "
         "of one name are one model: their trials are joined. May be given several times.",
-        parse=_models,
+        parse=partial(_named, "model"),
         many=True,
         option="model",
+    )
+    settings: str | None = _option(
+        None,
+        "KIND",
+        "What the settings of a model are: run (a folder or a file), prompt, engine, day, trial, "
+        "none, or a column of tables. By default the column `setting`, else run.",
+    )
+    labels: Mapping[str, str] = _option(
+        dict,
+        "LABEL=RUN",
+        "The setting of RUN, a path that is read, or a file or a folder in one. Such runs of one "
+        "name are one model. May be given several times.",
+        parse=partial(_named, "setting"),
+        many=True,
+        option="setting",
+    )
+    same_seeds: bool = _option(
+        False,
+        None,
+        "Settings may share seeds: a trial of a seed counts in one of them, in turn. By default it "
+        "is refused, as such trials depend on each other.",
     )
     skip_unreadable: bool = _option(
         False,

@@ -13,6 +13,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.provenance import differing_keys, generation
 from lm_eval_bayes.runs.query import Query
+from lm_eval_bayes.runs.readers import trial_table
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import (
     UNREADABLE_RULES,
@@ -21,6 +22,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     errors_of,
 )
 from lm_eval_bayes.runs.regrading import regraded_runs
+from lm_eval_bayes.runs.settings import FACTORS
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, with_scores
 
@@ -69,14 +71,25 @@ def read_runs(
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if "" in listed:
         raise InvalidInputError.of(query.argument, "empty", "be a path", "")
+    is_column = query.settings is not None and query.settings not in FACTORS
+    if is_column:
+        query = replace(query, columns={**query.columns, "setting": str(query.settings)})
     files, file_warnings = files_at(listed, query, merge=merge)
+    if is_column and not any(file.reader is trial_table for file in files):
+        rule = f"be {join_words(FACTORS, 'or')}, or a column of a table that is read"
+        raise InvalidInputError.of("settings", "missing-column", rule, query.settings)
     contents, read_warnings = _read_files(_shown(files, progress), query)
     partials = _of_one_kind([run for content in contents for run in content.runs])
     _check_names(partials, query)
-    _check_models(partials, query)
+    _check_paths(partials, query)
     _check_lines(partials, query)
     runs, run_paths, merge_warnings = merge_runs(
-        partials, dedupe=query.dedupe, by_path=not merge, argument=query.argument
+        partials,
+        dedupe=query.dedupe,
+        by_path=not merge,
+        argument=query.argument,
+        settings=query.settings,
+        same_seeds=query.same_seeds,
     )
     runs = share_clusters(runs, required=query.cluster)
     tasks = {run.task for run in runs}
@@ -135,7 +148,7 @@ def _read_files(files: Iterable[RunFile], query: Query) -> tuple[list[FileConten
             raise InvalidInputError.of(query.argument, "range", rule, got) from None
         tasks.setdefault(file.path, set()).update(contents.tasks)
         if runs:
-            named = [_named(replace(run, path=file.number), query.models) for run in runs]
+            named = [_named(replace(run, path=file.number), query) for run in runs]
             read.append(replace(contents, runs=named))
             warnings += contents.warnings
     for path, names in tasks.items():
@@ -151,15 +164,18 @@ def _read_files(files: Iterable[RunFile], query: Query) -> tuple[list[FileConten
     return read, [*warnings, *unreadable]
 
 
-def _named(run: PartialRun, models: Mapping[str, str]) -> PartialRun:
-    """Return the run of the model that the user names for its file, or a folder of it.
+def _named(run: PartialRun, query: Query) -> PartialRun:
+    """Return the run of the model and the setting that the user names for its file, or a folder.
 
-    The trials of all runs of a model that was so named are merged, whatever their settings.
+    The trials of all runs of a model that was so named are merged, whatever their arguments.
     """
-    for path, model in models.items():
-        if _is_below(run.source, path):
-            return replace(run, model=model, arguments={}, settings={}, fingerprint="")
-    return run
+    model, label = (
+        next((name for path, name in names.items() if _is_below(run.source, path)), "")
+        for names in (query.models, query.labels)
+    )
+    if model:
+        run = replace(run, model=model, arguments={}, settings={}, fingerprint="")
+    return replace(run, label=label)
 
 
 def _is_below(file: str, path: str) -> bool:
@@ -181,12 +197,13 @@ def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
             raise InvalidInputError.of(argument, "conflict", rule, name)
 
 
-def _check_models(partials: Sequence[PartialRun], query: Query) -> None:
-    """Refuse a model that is named for a path that was not read."""
-    for path, model in query.models.items():
-        if not any(_is_below(run.source, path) for run in partials):
-            rule = "be NAME=RUN of a path that is read, or of a file or a folder in one"
-            raise InvalidInputError.of("model", "path", rule, f"{model}={path}")
+def _check_paths(partials: Sequence[PartialRun], query: Query) -> None:
+    """Refuse a model or a label that is named for a path that was not read."""
+    for argument, names in (("model", query.models), ("setting", query.labels)):
+        for path, name in names.items():
+            if not any(_is_below(run.source, path) for run in partials):
+                rule = "be NAME=RUN of a path that is read, or of a file or a folder in one"
+                raise InvalidInputError.of(argument, "path", rule, f"{name}={path}")
 
 
 def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
@@ -229,14 +246,14 @@ def consistency_warnings(runs: Sequence[TaskRun]) -> list[str]:
     return [w for task, group in by_task.items() for w in _warnings_of(task, group)]
 
 
-def _by_question(runs: Sequence[TaskRun], attribute: str) -> dict[str, dict[str, str]]:
-    """Return the models by the different texts that runs have of a question, and by its id."""
-    texts: dict[str, dict[str, str]] = {}
+def _categories(runs: Sequence[TaskRun]) -> dict[str, dict[str, str]]:
+    """Return the models by the different categories that runs have of a question, and by its id."""
+    categories: dict[str, dict[str, str]] = {}
     for run in runs:
-        for id, text in zip(run.question_ids, getattr(run, attribute) or (), strict=False):
-            if text:
-                texts.setdefault(id, {}).setdefault(text, run.model)
-    return texts
+        for id, label in zip(run.question_ids, run.categories or (), strict=False):
+            if label:
+                categories.setdefault(id, {}).setdefault(label, run.model)
+    return categories
 
 
 def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
@@ -247,9 +264,8 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             yield f"task {task}: {share} have no trial of {run.model}"
     versions = [(run, run.provenance.versions.get("task")) for run in runs]
     yield from _differing(task, "are of different versions", versions)
-    protocols = [run.provenance.protocol for run in runs]
-    recorded = [(run, name or None) for run, name in zip(runs, protocols, strict=True)]
-    yield from _differing(task, "were asked under different protocols", recorded)
+    protocols = [(run, run.provenance.protocol or None) for run in runs]
+    yield from _differing(task, "were asked under different protocols", protocols)
     yield from _differing(task, "count different things", [(run, _counted(run)) for run in runs])
     sent = [
         {**generation(provenance.generation_kwargs), **(provenance.setup or {})}
@@ -260,20 +276,12 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         values = ((k, dict.fromkeys(str(s.get(k, "unset")) for s in sent)) for k in differing)
         listed = "; ".join(f"{key}: {', '.join(of_key)}" for key, of_key in values)
         yield f"task {task}: the runs were generated with different settings ({listed})"
-    categories, prompts = (_by_question(runs, name) for name in ("categories", "prompt_hashes"))
-    if several := {id: labels for id, labels in categories.items() if len(labels) > 1}:
+    if several := {id: labels for id, labels in _categories(runs).items() if len(labels) > 1}:
         id, labels = next(iter(several.items()))
         both = [f"{one_line(text, 40)!r} ({model})" for text, model in labels.items()][:2]
         questions = f"{plural(len(several), 'question')} in different categories"
         example = f"{one_line(id, 40)} in {' and '.join(both)}"
         yield f"task {task}: the runs have {questions}, as {example}"
-    n_different = sum(len(models) > 1 for models in prompts.values())
-    # a protocol says what was asked, and chat templates are the models' own
-    explained = all(name and not name.startswith("custom") for name in protocols)
-    if n_different and not explained:
-        differ = f"the prompts of {n_different:,} of {len(prompts):,} questions differ"
-        cause = "models have chat templates of their own, and where something else was asked"
-        yield f"task {task}: {differ} between the runs, as they do where {cause}"
 
 
 def _counted(run: TaskRun) -> str:

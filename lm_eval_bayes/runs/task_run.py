@@ -125,7 +125,7 @@ class TaskRun:
     questions : tuple of str, length M
         The text of every question, "" where there is none. Untrusted: escape it.
     prompt_hashes : tuple of str, length M, or None
-        The hashes of the prompts.
+        The hashes of the prompts, "several" where settings have other ones.
     seeds : tuple of tuple, length M, or None
         The seed of every trial (None where there was none), where they were logged.
     settings : tuple of str

@@ -47,7 +47,8 @@ class Question:
     id : str
         The identifier by which runs of several models match questions.
     text, prompt : str
-        The text of the question, and the hash of its prompt; "" where there is none.
+        The text of the question, and the hash of its prompt; "" where there is none, and "several"
+        for prompts that differ between settings.
     doc_id : int or None
         The number of the question in the task.
     cluster : str or None
@@ -71,10 +72,11 @@ class Question:
             rule = "put a question into the same cluster in all files of a run"
             got = f"question {self.id} in {' and in '.join(sorted(filter(None, labels)))}"
             raise InvalidInputError.of("RUN", "mismatch", rule, got)
+        prompts = {self.prompt, other.prompt} - {""}
         return replace(
             self,
             text=self.text or other.text,
-            prompt=self.prompt or other.prompt,
+            prompt=prompts.pop() if len(prompts) == 1 else "several" if prompts else "",
             doc_id=other.doc_id if self.doc_id is None else self.doc_id,
             cluster=other.cluster if self.cluster is None else self.cluster,
             categories=tuple(dict.fromkeys((*self.categories, *other.categories))),
@@ -269,6 +271,8 @@ class PartialRun:
         Whether questions are identified by the numbers of their lines, for want of ids and texts.
     path : int
         The index of the path that it was read from, among those of the query.
+    label : str
+        The label that the user gives the setting of its trials; "" for none.
     """
 
     model: str
@@ -291,6 +295,7 @@ class PartialRun:
     stamp: str = ""
     by_line: bool = False
     path: int = 0
+    label: str = ""
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()
     threshold: float | None = None
@@ -422,13 +427,24 @@ def _tuples(column: Column | None, views: _Views) -> tuple[tuple[Any, ...], ...]
 
 def _settings(column: Column | None, views: _Views) -> dict[str, Any]:
     """Return the labels of the settings, and the setting of every trial; none of one setting."""
-    labels = sorted(set() if column is None else {*column.tolist()}, key=_with_numbers)
+    labels = labels_of(column)
     if column is None or len(labels) < 2:
         return {}
     codes = {label: code for code, label in enumerate(labels)}
     setting = np.array([codes[label] for label in column.tolist()], dtype=np.int64)
     setting.setflags(write=False)
     return {"settings": tuple(labels), "setting": views(setting)}
+
+
+def labels_of(column: Column | None) -> list[str]:
+    """Return the labels of settings in their order; none where there is no column.
+
+    Examples
+    --------
+    >>> labels_of(objects(["day10", "day2", "day10"]))
+    ['day2', 'day10']
+    """
+    return sorted(set() if column is None else {*column.tolist()}, key=_with_numbers)
 
 
 def _with_numbers(text: str) -> list[tuple[int, str]]:

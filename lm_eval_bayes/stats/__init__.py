@@ -170,5 +170,4 @@ from lm_eval_bayes.stats.variance import correlation_interval as correlation_int
 from lm_eval_bayes.stats.variance import (
     covariance_of_questions as covariance_of_questions,
 )
-from lm_eval_bayes.stats.variance import moment_estimates as moment_estimates
 from lm_eval_bayes.stats.variance import variance_components as variance_components

@@ -358,31 +358,6 @@ def question_moments(outcomes: Outcomes) -> tuple[FloatArray, FloatArray, FloatA
     return n, mean, deviations / (repeated - 1.0)
 
 
-def moment_estimates(outcomes: Outcomes) -> tuple[float, float] | None:
-    """Return unbiased estimates of W and B; None where no question has two trials.
-
-    Ŵ is the mean of the questions' sample variances s²_α, over those with two trials or more, and
-    B̂ the sample variance of their mean scores less the mean of s²_α/N_α, not below 0; a question
-    with one trial has Ŵ in the place of s²_α. With equal N these are the estimates of a one-way
-    analysis of variance, Ŵ = MSW and B̂ = (MSB − MSW)/N. With unequal N every question has the
-    same weight, so that N_α may depend on how hard the question is.
-
-    Examples
-    --------
-    >>> moment_estimates(Outcomes.from_counts([[2, 2], [0, 4], [4, 0]]))
-    (0.1111111111111111, 0.2222222222222222)
-    """
-    n, mean, variance = question_moments(outcomes)
-    if not (n >= 2).any():
-        return None
-    within = float(variance[n >= 2].mean())
-    tried = n > 0
-    if tried.sum() < 2:
-        return within, 0.0
-    noise = np.where(n >= 2, variance, within)[tried] / n[tried]
-    return within, max(0.0, float(mean[tried].var(ddof=1) - noise.mean()))
-
-
 def covariance_of_questions(models: Sequence[Outcomes]) -> float | None:
     """Return the covariance of two models' p_α over questions, the mean over all pairs of models.
 

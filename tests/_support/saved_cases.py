@@ -157,8 +157,7 @@ def _slices_in_one_folder(sampled: Path, root: Path) -> SavedCase:
 
 def _slices_in_two_folders(sampled: Path, root: Path) -> SavedCase:
     runs = tuple(_copy(sampled, job, root / job) for job in JOBS)
-    mentions = tuple(samples_in(run).name for run in runs)
-    return SavedCase(root, runs, _others(sampled), root, mentions=mentions)
+    return SavedCase(root, runs, _others(sampled), root, mentions=tuple(JOBS))
 
 
 def _trial_store(sampled: Path, root: Path) -> SavedCase:

@@ -42,7 +42,7 @@ SHOWN = {
 }
 COMMON = {"--scope", "--json", "--verbose", "--help"}
 #: Options of reading runs, in every command that reads them.
-OF_READING = ["--task", "--metric", "--filter", "--dedupe", "--columns"]
+OF_READING = ["--task", "--metric", "--filter", "--dedupe", "--columns", "--settings", "--setting"]
 
 
 def commands(group, path=""):

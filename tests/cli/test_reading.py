@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 
-import numpy as np
 from _support.command_line import answer, called, refusal
 from _support.paths import REPOSITORY
 
@@ -39,21 +38,6 @@ def test_a_count_of_several_models_is_of_each():
     _, _, notes = called("summary", *logs, "--verbose")
     assert "note: each of openai/weak, openai/strong, mock: 1 trial ended with max_steps" in notes
     assert "note: openai/strong, mock: 1 trial ended with infrastructure_error" in notes
-
-
-def test_dependent_trials_get_a_warning_in_every_command(tmp_path):
-    """Each run of all questions has a shift of its own, as of a server that changed."""
-    rng = np.random.default_rng(3)
-    shifts = rng.choice([0.1, 0.9], size=6)
-    matrix = (rng.random((40, 6)) < shifts).astype(int)
-    dependent, plain = tmp_path / "shifted.csv", tmp_path / "plain.csv"
-    np.savetxt(dependent, matrix, fmt="%d", delimiter=",")
-    np.savetxt(plain, rng.permuted(matrix, axis=1), fmt="%d", delimiter=",")
-    for command in ("summary", "compare", "rank"):
-        _, _, error = called(command, dependent, plain)
-        (warning,) = [line for line in error.splitlines() if line.startswith("warning: ")]
-        assert warning.startswith("warning: shifted, ")
-    assert len(answer("summary", dependent, plain)["warnings"]) == 1
 
 
 def test_a_model_is_named_and_its_runs_are_joined(tmp_path):

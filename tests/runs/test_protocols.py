@@ -46,8 +46,6 @@ def test_runs_of_unlike_protocols_are_ranked_with_a_warning(tmp_path, first, sec
     rows = [row(n, outcomes=[1, n % 2], prompt=f"<user>{n}") for n in range(3)]
     paths = [write(tmp_path / "a", first), write(tmp_path / "b", second, "org/other", rows)]
     saved = read_runs(paths)
-    # prompts differ by the models' own chat templates, unless something else was asked
-    assert any("prompts" in warning for warning in saved.warnings) == (first != second or not first)
     warnings = [warning for warning in saved.warnings if "protocols" in warning]
     assert len(warnings) == n_warnings
     board = leaderboard(saved.runs)

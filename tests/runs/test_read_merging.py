@@ -7,8 +7,8 @@ import pytest
 from _support.errors import refused
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
-from lm_eval_bayes.runs.merging import duplicates, merge_trials
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.same_trials import duplicates, merge_trials
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 
 # -- one question ----------------------------------------------------------------------------------
@@ -125,12 +125,23 @@ def test_sampled_texts_without_seeds_are_the_same_trials_where_all_agree(tmp_pat
     assert read_runs([tmp_path / "a", tmp_path / "c"]).runs[0].n_trials == 12
 
 
-def test_greedy_answers_are_never_further_trials(tmp_path):
+def test_greedy_answers_are_further_trials_where_other_settings_change_them(tmp_path):
     greedy = {"do_sample": False, "until": []}
-    for name, text in (("a", "x"), ("b", "y")):
-        write_run(tmp_path / name, [row(0, sent=greedy, acc=1, texts=[text])])
+    for name, text in (("a", "x"), ("b", "y"), ("c", "x")):
+        more = {"sent": greedy, "outcomes": [1], "seed": [None]}
+        lines = [row(n, texts=[f"{text * n} ."], **more) for n in range(2)]
+        write_run(tmp_path / name, lines)
+        write_run(tmp_path / "all", lines, stamp=f"2026-01-0{ord(name) - 96}T10-00-00.000000")
     with refused("RUN", "duplicate"):
-        read_runs([tmp_path / "a", tmp_path / "b"])
+        read_runs([tmp_path / "a", tmp_path / "c"])
+    (run,) = read_runs([tmp_path / "a", tmp_path / "b"]).runs
+    assert (run.n_trials, run.settings) == (4, ("a", "b"))
+    with refused("RUN", "duplicate"):  # where they are to be of one setting
+        read_runs([tmp_path / "a", tmp_path / "b"], settings="none")
+    # of one folder the copy is left out, and named
+    (run,) = read_runs(tmp_path / "all").runs
+    assert (run.n_trials, run.settings) == (4, ("2026-01-02T10-00-00", "2026-01-03T10-00-00"))
+    assert "2026-01-01" in run.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -174,15 +185,6 @@ def test_a_model_has_one_name_in_all_tasks(tmp_path):
     assert "temperature: 0.2, 0.8" in warning
 
 
-def test_other_prompts_keep_runs_apart(tmp_path):
-    write_run(tmp_path / "a", seeded([0], 1))
-    asked = {"arguments": row(0, prompt="Q!")["arguments"], "prompt_hash": "other"}
-    write_run(tmp_path / "b", [{**seeded([0], 9)[0], **asked}])
-    saved = read_runs([tmp_path / "a", tmp_path / "b"])
-    assert saved.models == ("org/model", "org/model (2)")
-    assert "1 of 1 questions" in saved.warnings[-1]
-
-
 # -- one folder ------------------------------------------------------------------------------------
 
 
@@ -215,7 +217,7 @@ def test_other_trials_in_one_folder_are_added(tmp_path):
     (run,) = read_runs([tmp_path]).runs
     assert run.sources == (str(second), str(first))
     assert run.trials[0].tolist() == [1, 1, 0, 0]
-    assert "were merged" in run.notes[0]
+    assert run.settings == (STAMP.partition(".")[0], LATER.partition(".")[0])
 
 
 def test_trials_that_overlap_in_one_folder_are_refused(tmp_path):
@@ -227,13 +229,13 @@ def test_trials_that_overlap_in_one_folder_are_refused(tmp_path):
     assert read_runs([tmp_path], dedupe=True).runs[0].n_trials == 6
 
 
-def test_what_cannot_be_added_in_one_folder_is_left_out(tmp_path):
-    old = write_run(tmp_path, seeded([0], 1), version=0.5)
+def test_what_cannot_be_added_in_one_folder_is_refused(tmp_path):
+    write_run(tmp_path, seeded([0], 1), version=0.5)
     new = write_run(tmp_path, seeded([0], 9, n=2), stamp=LATER)
-    saved = read_runs([tmp_path])
-    assert saved.runs[0].n_trials == 2
-    (warning,) = saved.warnings
-    assert all(text in warning for text in (old.name, new.name, "0.5"))
+    with refused("RUN", "mismatch") as caught:
+        read_runs([tmp_path])
+    assert all(text in caught.value.value for text in ("0.5", new.name))
+    assert read_runs([new]).runs[0].n_trials == 2
 
 
 def test_the_trials_that_files_leave_out_are_summed(tmp_path):
@@ -263,7 +265,6 @@ def test_what_differs_between_models_is_told(tmp_path):
         "1.0 (org/model), 2.0 (org/other)",
         "graded trials (org/model), graded trials, filter boxed of scores 0, 2 (org/other)",
         "temperature: 0.6, 1.0",
-        "1 of 1 questions",
     )
     for warning, difference in zip(together.warnings, differences, strict=True):
         assert difference in warning

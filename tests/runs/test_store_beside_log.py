@@ -78,6 +78,7 @@ def test_together_they_are_refused_or_one(sampled):
         read_runs(runs)
     (task,) = read_runs(runs, dedupe=True).runs
     assert (task.n_trials, task.model) == (N * QUESTIONS, "biased_coin beta=2:3")
+    assert task.settings == ()
 
 
 def test_a_filter_that_a_task_lacks_leaves_it_out(sampled, tmp_path):

@@ -1,4 +1,4 @@
-"""Variance within and between questions: analysis of variance by hand, closed forms, simulation."""
+"""Variance within and between questions: closed forms, simulation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from _support.errors import refusals
 from _support.outcomes import binary_outcomes
-from scipy import stats
 
 from lm_eval_bayes import Outcomes, ScoreOutcomes, variance_components
 from lm_eval_bayes.stats.variance import (
@@ -14,26 +13,11 @@ from lm_eval_bayes.stats.variance import (
     SINGLE_TRIALS,
     correlation_interval,
     covariance_of_questions,
-    moment_estimates,
 )
 
 
 def binomial(n, right, **more):
     return binary_outcomes(right, n, **more)
-
-
-def test_equal_numbers_of_trials_give_the_analysis_of_variance():
-    rng = np.random.default_rng(3)
-    m, n = 12, 5
-    R = (rng.random((m, n)) < np.linspace(0.1, 0.9, m)[:, None]).astype(int)
-    mean = R.mean(axis=1)
-    msw = np.square(R - mean[:, None]).sum() / (m * (n - 1))
-    msb = n * np.square(mean - R.mean()).sum() / (m - 1)
-    # F of a one-way analysis of variance is MSB/MSW
-    assert stats.f_oneway(*R)[0] == pytest.approx(msb / msw)
-    within, between = moment_estimates(Outcomes.from_matrix(R))
-    assert within == pytest.approx(msw)
-    assert between == pytest.approx((msb - msw) / n)
 
 
 def test_many_trials_leave_no_doubt():
@@ -101,8 +85,6 @@ def test_questions_without_trials():
     assert components.trials == 4.0
     assert components.score == pytest.approx((0.75 + 0.5 + 0.0) / 3)
     assert components.flipped == pytest.approx(2 / 3)
-    # all questions have the same mean: MSB = 0 < MSW
-    assert moment_estimates(binomial(4, [2, 2, 2])) == (pytest.approx(1 / 3), 0.0)
 
 
 def test_equal_weights_have_no_variance():

@@ -75,7 +75,7 @@ def hub(
     output: Annotated[
         Path, option("DIR", "The model's repository, with .eval_results/.", "-o", "--output")
     ] = Path(),
-    settings: HubOptions,
+    options: HubOptions,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -104,11 +104,11 @@ def hub(
     if len(saved.models) > 1:
         rule = "be runs of one model, since --model-id names one"
         raise InvalidInputError.of("RUN", "mismatch", rule, ", ".join(saved.models))
-    settings.check(saved)
+    options.check(saved)
     results = [
         hub_result(
             summarise(run, spec),
-            HubSettings(**vars(settings)),
+            HubSettings(**vars(options)),
             scope=spec.scope,
             model_id=model_id,
             reading_warnings=saved.warnings,

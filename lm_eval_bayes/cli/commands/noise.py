@@ -80,7 +80,7 @@ def command(
     settings = NoiseSettings(level=level, power=power, difference=difference, seed=seed)
     if card is not None:
         check_targets([card], overwrite, "--card")
-    saved = reading.read(runs, check_independence=False)  # its own notes say it
+    saved = reading.read(runs)
     if card is not None:
         check_not_read([card], runs, saved, "--card")
     tasks = [

@@ -115,7 +115,7 @@ def _read(
         model, sign, path = text.rpartition("=")
         if not sign or Path(text).exists():
             model, path = "", text
-        saved = reading.read([Path(path)], argument="--prior")
+        saved = reading.read([Path(path)], argument="--prior", settings="none", labels={})
         priors.append(GivenPrior(saved, names.get(model, model) or None))
     return priors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import Field, fields, replace
+from dataclasses import Field, fields
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
@@ -45,7 +45,7 @@ Runs = Annotated[
 ]
 
 #: The options of reading that `--help` shows.
-_SHOWN = ("task", "metric", "filter", "dedupe", "columns")
+_SHOWN = ("task", "metric", "filter", "dedupe", "columns", "settings", "setting")
 #: The fields of `Query` that are options, by the names of these.
 _DECLARED = {f.metadata.get("option", f.name): f for f in fields(Query) if f.metadata}
 
@@ -74,12 +74,9 @@ class ReadingOptions:
                     words += [] if value is True else [value]
         return words
 
-    def read(
-        self, paths: Sequence[Path], check_independence: bool = True, **arguments: Any
-    ) -> SavedRuns:
+    def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
         """Read runs; warnings, notes and the progress of long reads go to standard error.
 
-        Runs whose trials seem to depend on each other get a warning with `check_independence`.
         Further arguments are those of :func:`lm_eval_bayes.runs.reader.read_runs`.
 
         Raises
@@ -87,7 +84,6 @@ class ReadingOptions:
         InvalidInputError
             If a path holds no run, or the runs contradict each other.
         """
-        from lm_eval_bayes.analysis.comparability import dependence_note
         from lm_eval_bayes.runs.reader import read_runs
 
         arguments["regrade"] = None
@@ -107,13 +103,6 @@ class ReadingOptions:
                     parse = declared.metadata.get("parse")
                     arguments[declared.name] = parse(value) if parse else value
             saved = read_runs(paths, progress=show, **arguments)
-        if check_independence:
-            dependent = [
-                f"{run.model}, {run.task}: {note}"
-                for run in saved.runs
-                if (note := dependence_note(run))
-            ]
-            saved = replace(saved, warnings=(*saved.warnings, *dependent))
         for warning in saved.warnings:
             warn_after(f"warning: {warning}")
         for note in saved.notes:
@@ -125,7 +114,7 @@ class ReadingOptions:
 class TaskOptions(ReadingOptions):
     """Which trials are counted, for commands that read what the harness logged."""
 
-    names = ("task", "dedupe")
+    names = ("task", "dedupe", "same_seeds")
 
 
 def _parameter(name: str, declared: Field[Any]) -> Parameter:

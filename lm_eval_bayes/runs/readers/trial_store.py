@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from lm_eval_bayes._util.hashing import canonical_json, model_hash
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import format_date, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import number
 from lm_eval_bayes.runs.logged_texts import TrialText
@@ -19,6 +21,7 @@ from lm_eval_bayes.runs.readers.harness_log import Samples, runs_of_samples
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import LogFile
 from lm_eval_bayes.runs.readers.trial_texts import Records
+from lm_eval_bayes.runs.settings import RECORDED
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
 from lm_eval_bayes.store.errors import NotAStoreError
@@ -102,6 +105,11 @@ def _by_settings(store: TrialStore, graded: GradedTask) -> Iterator[GradedTask]:
         yield graded.of(model, *samplings)
 
 
+#: When trials were made and with which versions, by the number of the question, their own and the
+#: label of their setting.
+_Made: TypeAlias = dict[tuple[int | None, int, str | None], tuple[float, Mapping[str, Any]]]
+
+
 class StoredTexts(Records):
     """The texts of a store's trials: those of a question are a record."""
 
@@ -141,8 +149,8 @@ def _runs(
         config={"metadata": {"bayes": {"weights": weights}}},
         results={"versions": {graded.task: graded.version}},
     )
-    texts, newest, damaged = StoredTexts(file), list[Trial](), list[TrialId]()
-    rows = _rows(store, graded, kwargs, texts, newest, damaged)
+    texts, made, damaged = StoredTexts(file), _Made(), list[TrialId]()
+    rows = _rows(store, graded, kwargs, texts, made, damaged)
     runs = runs_of_samples(Samples(task, rows, lambda: texts), query, warnings)
     if damaged:
         listed = f"{plural(len(damaged), 'text')} of task {graded.task} ({list_first(damaged, 1)})"
@@ -159,19 +167,43 @@ def _runs(
     if _cluster_field(graded) is None and any(question.cluster for question in graded.questions):
         independent = "all were taken as independent"
         notes.append(f"not all questions have a cluster by one field: {independent}")
+    date, versions = max(made.values(), key=lambda of_trial: of_trial[0], default=(None, {}))
     provenance = Provenance(
         backend=backend,
         model_args=flat(fingerprint),
         generation_kwargs=kwargs,
-        date=newest[0].created if newest else None,
-        versions={**(newest[0].versions if newest else {}), "task": graded.version},
+        date=date,
+        versions={**versions, "task": graded.version},
     )
     common: dict[str, Any] = {
         "provenance": provenance,
         "arguments": {k: v for k, v in flat(identifying).items() if k != "pretrained"},
         "fingerprint": model_hash(identifying),
     }
-    return [replace(run, **common, notes=(*notes, *run.notes)) for run in runs]
+    runs = [replace(run, **common, notes=(*notes, *run.notes)) for run in runs]
+    if query.settings not in RECORDED:
+        return runs
+    return [part for run in runs for part in _parts(run, made)]
+
+
+def _parts(run: PartialRun, made: _Made) -> Iterator[PartialRun]:
+    """Yield the trials of one day and of the same versions, as a run that was resumed has several.
+
+    Trials that are damaged have none.
+    """
+    parts: dict[object, tuple[Provenance, list[int]]] = {}
+    table = run.trials
+    labels = [None] * table.number.size if table.setting is None else table.setting.tolist()
+    trials = zip(table.question.tolist(), table.number.tolist(), labels, strict=True)
+    for row, (question, trial, label) in enumerate(trials):
+        date, versions = made.get((run.questions[question].doc_id, trial, label), (None, {}))
+        key = (format_date(date, "%Y-%m-%d"), repr(versions))
+        if key not in parts:
+            of_part = {**versions, "task": run.version}
+            parts[key] = replace(run.provenance, date=date, versions=of_part), []
+        parts[key][1].append(row)
+    for provenance, rows in parts.values():
+        yield replace(run, trials=table.take(np.array(rows)), provenance=provenance)
 
 
 def _rows(
@@ -179,19 +211,22 @@ def _rows(
     graded: GradedTask,
     kwargs: Mapping[str, Any],
     texts: StoredTexts,
-    newest: list[Trial],
+    made: _Made,
     damaged: list[TrialId],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the questions as lines of a log; add the newest trial, and the damaged ones."""
+    """Yield the questions as lines of a log; add when trials were made, and the damaged ones."""
     field = _cluster_field(graded)
-    settings = {hash: setting_of(store.sampling(hash)) for _, hash in graded.series}
+    settings = {sampling: setting_of(store.sampling(sampling)) for _, sampling in graded.series}
+    labels = {sampling: setting[-1] for sampling, setting in settings.items() if setting}
     for question in graded.questions:
         trials = _of_one_prompt(question)
         key, numbers = trials[0].key, [trial.trial for trial in trials]
         texts.trials.append(trials)
         stored = _stored(store, trials, damaged)
         present = [trial for trial in stored if trial is not None]
-        newest[:] = sorted([*newest, *present], key=lambda trial: trial.created)[-1:]
+        for trial in present:
+            label = labels.get(trial.key.sampling)
+            made[question.doc_id, trial.trial, label] = trial.created, trial.versions
         own = store.prompt_signals(key.model, {trial.key.prompt for trial in trials})
         row: dict[str, Any] = {
             "doc_id": question.doc_id,
@@ -205,8 +240,8 @@ def _rows(
             },
             "signals": {**logged_signals(stored, own), "trial": numbers},
         }
-        if any(settings.values()):
-            row["setting"] = [settings[trial.key.sampling][-1] for trial in trials]
+        if labels:
+            row["setting"] = [labels[trial.key.sampling] for trial in trials]
         if len(present) == len(stored):
             row["resps"] = [[trial.text for trial in present]]
         if question.cluster and field:

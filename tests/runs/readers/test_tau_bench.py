@@ -169,7 +169,7 @@ def test_merged_runs_of_different_code_are_told(tmp_path, content):
     content["timestamp"] = "2026-01-02T00:00:00"
     content["info"]["git_commit"] = "unknown"
     (run,) = read_runs([first, written(tmp_path, content)]).runs
-    assert "git_commit b3af16…7e9a8 (1 file), unknown (1 file)" in "".join(run.notes)
+    assert "git_commit: b3af1655ec1c…6dbd7f7e9a8 (1 file), unknown (1 file)" in "".join(run.notes)
 
 
 def test_a_copy_with_another_score_counts_nothing_twice(content, tmp_path):
