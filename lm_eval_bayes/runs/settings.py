@@ -15,7 +15,7 @@ from lm_eval_bayes._util.text import first_names, format_date
 from lm_eval_bayes.runs.provenance import distinct_parts
 from lm_eval_bayes.runs.same_trials import identities, is_named, overlap
 from lm_eval_bayes.runs.task_run import Provenance
-from lm_eval_bayes.runs.trials import PartialRun, Trials, objects
+from lm_eval_bayes.runs.trials import SEVERAL, PartialRun, Trials, objects
 
 #: The endings of the name of a file, and the fraction of a second in it.
 _ENDINGS = re.compile(r"(\.[A-Za-z]\w*|\.\d{6})+$")
@@ -84,7 +84,8 @@ def with_settings(partials: Sequence[PartialRun], factor: str | None) -> list[Pa
     labelled = []
     for partial in partials:
         trials, label = partial.trials, _label(partial, factor)
-        if label or factor in FACTORS:
+        are_prompts = factor == "prompt" and any(q.prompt == SEVERAL for q in partial.questions)
+        if label or (factor in FACTORS and not are_prompts):
             trials = replace(trials, setting=None)
         labelled.append(replace(partial, trials=trials.in_setting(label) if label else trials))
     runs = _runs(labelled, factor)

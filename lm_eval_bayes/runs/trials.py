@@ -38,6 +38,10 @@ MOST_COUNTED = 5_000_000
 Column = npt.NDArray[np.object_]
 
 
+#: In the place of the hash of a prompt, that a question was asked in several ways.
+SEVERAL = "several"
+
+
 @dataclass(frozen=True)
 class Question:
     """A question of a run.
@@ -76,7 +80,7 @@ class Question:
         return replace(
             self,
             text=self.text or other.text,
-            prompt=prompts.pop() if len(prompts) == 1 else "several" if prompts else "",
+            prompt=prompts.pop() if len(prompts) == 1 else SEVERAL if prompts else "",
             doc_id=other.doc_id if self.doc_id is None else self.doc_id,
             cluster=other.cluster if self.cluster is None else self.cluster,
             categories=tuple(dict.fromkeys((*self.categories, *other.categories))),

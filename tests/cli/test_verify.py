@@ -23,8 +23,7 @@ run = partial(called, "study verify")
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two models' runs; the first has an older one too."""
-    write(tmp_path / "runs" / "m1", [row(0, ["older"])], stamp="2025-01-01T00-00-00.000001")
+    """Two models' runs."""
     write(tmp_path / "runs" / "m1", ROWS)
     write(tmp_path / "runs" / "m2", ROWS[:1])
     write(tmp_path / "runs" / "m2", [row(0, ["7"], gold="7")], task="other")

@@ -15,7 +15,7 @@ def test_the_commands_of_the_tree_exist():
     tree = page.partition("```text\n")[2].partition("```")[0]
     ends = re.findall(r"·{3,} (.*)$", tree, re.MULTILINE)
     commands = [text.split() for end in ends for text in end.split(", ")]
-    assert len(commands) == 12
+    assert len(commands) == 13
     group = typer.main.get_command(app)
     for name, *words in commands:
         options = {option for param in group.commands[name].params for option in param.opts}

@@ -173,6 +173,29 @@ def test_a_store_that_was_resumed_has_a_day_and_an_engine_for_each_trial(tmp_pat
     assert read_runs(path).runs[0].settings == ()
 
 
+@pytest.mark.parametrize("n_later", [3, 1])
+def test_prompts_of_one_store_are_settings_where_all_questions_have_them(tmp_path, n_later):
+    path, questions = tmp_path / "s.sqlite", []
+    with TrialStore.open(path) as store:
+        model, sampling = store.describe_model({"pretrained": "m"}), store.describe_sampling({})
+        for q in range(3):
+            prompts = store.describe_prompts([f"late {q}", f"early {q}"][q >= n_later :])[::-1]
+            graded = []
+            for p, prompt in enumerate(prompts):
+                key, n = TrialKey(model=model, prompt=prompt, sampling=sampling), 4 - p
+                store.add([Trial(key, t, f"{q}{p}{t}", t, created=1e9 + p) for t in range(n)])
+                graded += [GradedTrial(key, t, int(t > p)) for t in range(n)]
+            questions.append(GradedQuestion(q, f"h{q}", tuple(graded)))
+        store.add_outcomes([GradedTask("sums", "1.0", "none", 2, tuple(questions))])
+    for factor in (None, "prompt"):
+        saved = read_runs(path, settings=factor)
+        (run,) = saved.runs
+        assert (by_setting(run), len(saved.warnings)) == (
+            ({"prompt 1": (9, 12), "prompt 2": (3, 9)}, 0) if n_later == 3 else ({}, 1)
+        )
+        assert run.n_trials == (21 if n_later == 3 else 12)
+
+
 def test_a_log_and_a_copy_with_further_trials_are_one_setting(tmp_path):
     write_run(tmp_path / "a", lines("one", (1, 2)))
     write_run(tmp_path / "b", lines("one", (1, 2, 3), (1, 0, 1)))

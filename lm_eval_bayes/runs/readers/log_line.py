@@ -20,7 +20,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.trial_texts import place_of
-from lm_eval_bayes.runs.trials import Part, Question, Trials, endings, floats, objects
+from lm_eval_bayes.runs.trials import SEVERAL, Part, Question, Trials, endings, floats, objects
 from lm_eval_bayes.runs.verdicts import case_hash, read_verdicts, verdicts_path, verifier_inputs
 from lm_eval_bayes.stats import FloatArray, IntArray
 
@@ -147,7 +147,8 @@ class LogLine:
         if isinstance(labels, list) and len(labels) == n:
             labels = [None if label is None else str(label) for label in labels]
             columns["setting"] = objects(labels)
-            prompt_hash = "" if len({*labels}) > 1 else prompt_hash  # of several prompts
+            if row.get("n_prompts", len({*labels})) > 1:
+                prompt_hash = SEVERAL
         question = Question(id, self.question_text, prompt_hash, self.doc_id, self.cluster)
         return question, Trials.of_question(categories, numbers, **columns)
 

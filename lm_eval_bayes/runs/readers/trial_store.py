@@ -156,7 +156,7 @@ def _runs(
         listed = f"{plural(len(damaged), 'text')} of task {graded.task} ({list_first(damaged, 1)})"
         again = "the command that sampled them samples them again"
         warnings.append(f"{file}: {listed} damaged and not read; the grades count; {again}")
-    n_left_out = sum(len(q.trials) - len(_of_one_prompt(q)) for q in graded.questions)
+    n_left_out = sum(len(q.trials) for q in graded.questions) - sum(map(len, texts.trials))
     if n_left_out:
         more = f"their questions have more trials with another prompt (task {graded.task})"
         warnings.append(f"{file}: {n_left_out:,} trials were left out, because {more}")
@@ -218,16 +218,24 @@ def _rows(
     field = _cluster_field(graded)
     settings = {sampling: setting_of(store.sampling(sampling)) for _, sampling in graded.series}
     labels = {sampling: setting[-1] for sampling, setting in settings.items() if setting}
+    n_prompts = {len({trial.key.prompt for trial in q.trials}) for q in graded.questions}
     for question in graded.questions:
-        trials = _of_one_prompt(question)
+        trials = list(question.trials)
+        if labels or len(n_prompts) > 1:  # it is not known which prompts belong together
+            trials = _of_one_prompt(question)
+        trials.sort(key=lambda trial: trial.trial)
         key, numbers = trials[0].key, [trial.trial for trial in trials]
         texts.trials.append(trials)
         stored = _stored(store, trials, damaged)
         present = [trial for trial in stored if trial is not None]
-        for trial in present:
-            label = labels.get(trial.key.sampling)
-            made[question.doc_id, trial.trial, label] = trial.created, trial.versions
-        own = store.prompt_signals(key.model, {trial.key.prompt for trial in trials})
+        prompts = [t.key.prompt for t in sorted(present, key=lambda trial: trial.created)]
+        prompts = list(dict.fromkeys([*prompts, *(trial.key.prompt for trial in trials)]))
+        names = {prompt: f"prompt {i}" for i, prompt in enumerate(prompts, 1) if prompts[1:]}
+        of_trials = [labels.get(t.key.sampling, names.get(t.key.prompt)) for t in trials]
+        for label, trial in zip(of_trials, stored, strict=True):
+            if trial is not None:
+                made[question.doc_id, trial.trial, label] = trial.created, trial.versions
+        own = store.prompt_signals(key.model, prompts)
         row: dict[str, Any] = {
             "doc_id": question.doc_id,
             "doc_hash": question.doc_hash,
@@ -240,8 +248,8 @@ def _rows(
             },
             "signals": {**logged_signals(stored, own), "trial": numbers},
         }
-        if labels:
-            row["setting"] = [labels[trial.key.sampling] for trial in trials]
+        if any(of_trials):
+            row |= {"setting": of_trials, "n_prompts": len(prompts)}
         if len(present) == len(stored):
             row["resps"] = [[trial.text for trial in present]]
         if question.cluster and field:
