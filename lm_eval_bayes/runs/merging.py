@@ -33,6 +33,7 @@ from lm_eval_bayes.runs.same_trials import (
 from lm_eval_bayes.runs.settings import (
     by_pass,
     is_recorded,
+    prompts_of,
     repeated_seeds,
     with_settings,
     without_copies,
@@ -183,15 +184,19 @@ class _Merger:
                 repeated = f"{n_same:,} trials of {partial.source} are in {names} too"
                 self.warnings.append(f"{repeated} and count once")
             merged = _sum(merged, partial)
-        merged = self.with_own_seeds(merged)
+        merged = self.with_own_seeds(merged, ordered)
         if self.settings == "trial":
             merged = replace(merged, trials=by_pass(merged.trials))
         return replace(merged, notes=(*merged.notes, *_notes_on_merged(merged, partials)))
 
-    def with_own_seeds(self, merged: PartialRun) -> PartialRun:
+    def with_own_seeds(self, merged: PartialRun, partials: Sequence[PartialRun]) -> PartialRun:
         """Count settings that are copies once, and so each seed that settings share, if allowed."""
         trials, notes = without_copies(merged.trials) if merged.ordered else (merged.trials, [])
-        repeated = repeated_seeds(trials, in_turn=self.same_seeds)
+        codes = merged.ids
+        prompts = {
+            (codes[id], label): prompt for (id, label), prompt in prompts_of(partials).items()
+        }
+        repeated = repeated_seeds(trials, prompts, in_turn=self.same_seeds)
         if repeated:
             n = f"{len(repeated):,} of {trials.category.size:,} trials"
             if not (self.dedupe or self.same_seeds):

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -208,18 +208,38 @@ def _are_copies(
     return n_different >= _COPIED and all(texts[trial] == others[trial] for trial in common)
 
 
-def repeated_seeds(trials: Trials, *, in_turn: bool) -> list[int]:
-    """Return the rows of trials without which no two settings have one of the same seed.
+def prompts_of(
+    partials: Sequence[PartialRun], numbers: Mapping[str, int]
+) -> dict[tuple[int, str | None], str]:
+    """Return the hashes of prompts by the number of the question and the label of the setting.
+
+    Where a question has several in one file, the label takes the place of the hash.
+    """
+    prompts = {}
+    for partial in partials:
+        column = partial.trials.setting
+        labels = [None] if column is None else dict.fromkeys(column.tolist())
+        for question, label in product(partial.questions, labels):
+            prompt = label if question.prompt == SEVERAL else question.prompt
+            prompts[numbers[question.id], label] = prompt or ""
+    return prompts
+
+
+def repeated_seeds(
+    trials: Trials, prompts: Mapping[tuple[int, str | None], str], *, in_turn: bool
+) -> list[int]:
+    """Return the rows of trials without which no two settings have one of one seed and prompt.
 
     What stays is of the first of the settings, or `in_turn` of another one for every question and
     for every seed of a question, as in a Latin square.
     """
     if trials.seed is None or trials.setting is None:
         return []
-    holders: dict[tuple[int, int, int], list[int]] = {}
-    keys = zip(trials.question.tolist(), trials.number.tolist(), trials.seed, strict=True)
-    for row, key in enumerate(keys):
-        if key[2] is not None and trials.category[row] >= 0:
+    holders: dict[tuple[int, int, int, str | None], list[int]] = {}
+    keys = zip(identities(trials), trials.seed.tolist(), strict=True)
+    for row, ((question, number, label), seed) in enumerate(keys):
+        if seed is not None and trials.category[row] >= 0:
+            key = question, number, seed, prompts.get((question, label))
             holders.setdefault(key, []).append(row)
     repeated, turns = list[int](), Counter[int]()
     for (question, *_), rows in holders.items():

@@ -190,7 +190,8 @@ def test_prompts_of_one_store_are_settings_where_all_questions_have_them(tmp_pat
     for factor in (None, "prompt"):
         saved = read_runs(path, settings=factor)
         (run,) = saved.runs
-        assert (by_setting(run), len(saved.warnings)) == (
+        counts = by_setting(run) if run.settings else {}
+        assert (counts, len(saved.warnings)) == (
             ({"prompt 1": (9, 12), "prompt 2": (3, 9)}, 0) if n_later == 3 else ({}, 1)
         )
         assert run.n_trials == (21 if n_later == 3 else 12)
