@@ -192,10 +192,7 @@ class _Merger:
     def with_own_seeds(self, merged: PartialRun, partials: Sequence[PartialRun]) -> PartialRun:
         """Count settings that are copies once, and so each seed that settings share, if allowed."""
         trials, notes = without_copies(merged.trials) if merged.ordered else (merged.trials, [])
-        codes = merged.ids
-        prompts = {
-            (codes[id], label): prompt for (id, label), prompt in prompts_of(partials).items()
-        }
+        prompts = prompts_of(partials, merged.ids)
         repeated = repeated_seeds(trials, prompts, in_turn=self.same_seeds)
         if repeated:
             n = f"{len(repeated):,} of {trials.category.size:,} trials"
