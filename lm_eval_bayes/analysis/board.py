@@ -155,7 +155,9 @@ class Board:
         if len(level) > 1:
             return f"{leads} and not distinguishable."
         others = "all other models are" if self.n_pairs > 1 else f"{called[self.models[1]]} is"
-        return f"{leads}; {others} distinguishable from it."
+        but = ", but not in settings like these" * (self.n_pairs == 1 and not self.n_over_settings)
+        but *= self.n_over_settings is not None
+        return f"{leads}; {others} distinguishable from it{but}."
 
     def score_sentence(self) -> str:
         """Return the headline, with the numbers of questions and trials of several models."""

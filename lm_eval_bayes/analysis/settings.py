@@ -69,8 +69,10 @@ def _posterior(run: TaskRun, level: float, seed: int) -> tuple[SettingsPosterior
             return score_over_settings(
                 _counts(run), run.outcomes.weights, labels=labels, level=level, seed=seed
             ), ""
-        except InvalidInputError as error:  # such as settings that share no question
-            reason = str(error)
+        except InvalidInputError as error:
+            if error.rule != "unsupported":
+                raise
+            reason = "settings share no questions"
     note = f"no interval about settings like these ({plural(len(labels), 'setting')}): {reason}"
     return None, note
 
@@ -122,13 +124,13 @@ def interval_of_run(run: TaskRun, spec: IntervalSpec = DEFAULT_INTERVAL) -> Inte
 def settings_difference(
     a: TaskRun, b: TaskRun, spec: IntervalSpec, variance: float = 0.0
 ) -> SettingsDifference | None:
-    """Return A − B in settings like these, paired by settings of one name.
+    """Return A − B in settings like these, paired by settings of one name where all agree.
 
-    None unless both models have several settings that can be counted, and the same questions. In
+    None unless a model has several settings, both can be counted, and have the same questions. In
     scope "population", `variance` is that of the difference in these settings; what it is above
     that on these questions is added.
     """
-    if not (a.settings and b.settings) or {*a.question_ids} != {*b.question_ids}:
+    if not (a.settings or b.settings) or {*a.question_ids} != {*b.question_ids}:
         return None
     of_a, of_b = (settings_posterior(run, spec)[0] for run in (a, b))
     if of_a is None or of_b is None:
@@ -142,9 +144,13 @@ def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | No
     """Return how many pairs of models are distinguishable in settings like these.
 
     On these questions, all pairs compared at once, with one spread of settings for all models,
-    which a model with one setting takes from the others. None unless all models can be counted, and
-    one has several settings.
+    which a model with one setting takes from the others; two models as by `settings_difference`.
+    None unless all models can be counted, and one has several settings.
     """
+    if len(runs) == 2:
+        here = IntervalSpec(CONFIDENCE, seed=spec.seed)
+        difference = settings_difference(runs[0], runs[1], here)
+        return None if difference is None else int(not difference.low <= 0.0 <= difference.high)
     if len(runs) < 2 or not any(run.settings for run in runs):
         return None
     posteriors = [settings_posterior(run, spec)[0] for run in runs]

@@ -162,10 +162,23 @@ class _Merger:
                 rule += f"{partial.model} (name the files of one)"
                 got = f"{difference} ({partial.source}, unlike {ordered[0].source})"
                 raise InvalidInputError.of(self.argument, "mismatch", rule, got)
-        ordered = with_settings(ordered, self.settings)
-        merged = ordered[0]
-        for number, partial in enumerate(ordered[1:], 1):
-            is_older = partial.folder in {p.folder for p in ordered[:number]} - {None}
+        runs = with_settings(ordered, self.settings)
+        merged = self._joined([self._run(run) for run in runs])
+        merged = self.with_own_seeds(merged, [partial for run in runs for partial in run])
+        if self.settings == "trial":
+            merged = replace(merged, trials=by_pass(merged.trials))
+        return replace(merged, notes=(*merged.notes, *_notes_on_merged(merged, partials)))
+
+    def _run(self, partials: Sequence[PartialRun]) -> PartialRun:
+        """Join the partial runs of one run, those of each folder first."""
+        folders = itertools.groupby(partials, lambda partial: partial.folder or partial.source)
+        return self._joined([self._joined([*of_folder]) for _, of_folder in folders])
+
+    def _joined(self, partials: Sequence[PartialRun]) -> PartialRun:
+        """Join partial runs; of one folder the newest is the first."""
+        merged = partials[0]
+        for partial in partials[1:]:
+            is_older = partial.folder is not None and partial.folder == merged.folder
             n_same = n_common(merged, partial)
             if is_older and n_same == partial.n_trials:
                 note = f"{_file(partial)} was left out: its trials are all in {_file(merged)}"
@@ -184,10 +197,7 @@ class _Merger:
                 repeated = f"{n_same:,} trials of {partial.source} are in {names} too"
                 self.warnings.append(f"{repeated} and count once")
             merged = _sum(merged, partial)
-        merged = self.with_own_seeds(merged, ordered)
-        if self.settings == "trial":
-            merged = replace(merged, trials=by_pass(merged.trials))
-        return replace(merged, notes=(*merged.notes, *_notes_on_merged(merged, partials)))
+        return merged
 
     def with_own_seeds(self, merged: PartialRun, partials: Sequence[PartialRun]) -> PartialRun:
         """Count settings that are copies once, and so each seed that settings share, if allowed."""

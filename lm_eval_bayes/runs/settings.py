@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -41,6 +42,9 @@ def _engine(provenance: Provenance) -> str:
     return " ".join(filter(None, parts))
 
 
+#: Hashes of the texts of trials, by the question and their number.
+Texts: TypeAlias = dict[tuple[int, int], set[int]]
+
 #: What a label is of: by name a function from what a run records to it, "" or None if unknown.
 RECORDED: Mapping[str, Callable[[Provenance], str | None]] = {
     "engine": _engine,
@@ -64,7 +68,7 @@ def _label(partial: PartialRun, factor: str | None) -> str:
     return partial.label or (recorded and recorded(partial.provenance)) or ""
 
 
-def with_settings(partials: Sequence[PartialRun], factor: str | None) -> list[PartialRun]:
+def with_settings(partials: Sequence[PartialRun], factor: str | None) -> list[list[PartialRun]]:
     """Label the trials of one model and task by their setting.
 
     Labels are those of the user, else what `factor` names, by default a column, else the run.
@@ -78,8 +82,8 @@ def with_settings(partials: Sequence[PartialRun], factor: str | None) -> list[Pa
 
     Returns
     -------
-    list of PartialRun
-        In the same order; without labels where all are one run.
+    list of list of PartialRun
+        Those of every run; without labels where all are one run.
     """
     labelled = []
     for partial in partials:
@@ -89,12 +93,15 @@ def with_settings(partials: Sequence[PartialRun], factor: str | None) -> list[Pa
             trials = replace(trials, setting=None)
         labelled.append(replace(partial, trials=trials.in_setting(label) if label else trials))
     runs = _runs(labelled, factor)
-    if len(runs) > 1 or any(partial.trials.setting is not None for partial in labelled):
+    columns = [p.trials.setting.tolist() for p in labelled if p.trials.setting is not None]
+    if columns or (len(runs) > 1 and factor != "none"):
+        given = {*chain(*columns)}
         for name, run in zip(_names([labelled[run[0]] for run in runs]), runs, strict=True):
+            of_run = f"{name} (run)" if name in given else name
             for at in run:
-                trials = labelled[at].trials.in_setting(name)
+                trials = labelled[at].trials.in_setting(of_run)
                 labelled[at] = replace(labelled[at], trials=trials)
-    return labelled
+    return [[labelled[at] for at in run] for run in runs]
 
 
 # -- runs ----------------------------------------------------------------------------------------
@@ -106,8 +113,6 @@ def _runs(partials: Sequence[PartialRun], factor: str | None) -> list[list[int]]
     A run are files that share trials, or that go on with other trials or questions; of settings
     that are prompts, those with the same ones.
     """
-    if factor == "none":
-        return [[*range(len(partials))]]
     keys = [_keys(partial) for partial in partials]
 
     def is_one(i: int, j: int) -> bool:
@@ -126,11 +131,11 @@ def _runs(partials: Sequence[PartialRun], factor: str | None) -> list[list[int]]
         return goes_on or both[0].ids.keys().isdisjoint(both[1].ids)
 
     runs: list[list[int]] = []
-    for at in range(len(partials)):
+    for at in sorted(range(len(partials)), key=lambda at: partials[at].source):
         own = [run for run in runs if factor != "prompt" and any(is_one(i, at) for i in run)]
         own = own or [run for run in runs if all(goes_on(i, at) for i in run)][:1]
-        runs = sorted([*(run for run in runs if run not in own), [*chain(*own), at]])
-    return runs
+        runs = [*(run for run in runs if run not in own), sorted([*chain(*own), at])]
+    return sorted(runs)
 
 
 def _keys(partial: PartialRun) -> set[tuple[str, str, object]]:
@@ -167,11 +172,11 @@ def by_pass(trials: Trials) -> Trials:
     >>> by_pass(Trials.of_question([1, 0], [4, 9])).setting.tolist()
     ['trial 1', 'trial 2']
     """
-    numbers: dict[str | None, set[int]] = {}
-    for _, number, run in identities(trials):
+    rows, numbers = identities(trials), dict[str | None, set[int]]()
+    for _, number, run in rows:
         numbers.setdefault(run, set()).add(number)
     places = {run: {n: i for i, n in enumerate(sorted(of), 1)} for run, of in numbers.items()}
-    passes = ((places[run][number], run) for _, number, run in identities(trials))
+    passes = ((places[run][number], run) for _, number, run in rows)
     labels = [f"trial {place}" + (f" of {run}" if run else "") for place, run in passes]
     return replace(trials, setting=objects(labels))
 
@@ -183,29 +188,33 @@ def without_copies(trials: Trials) -> tuple[Trials, list[str]]:
     """Return settings whose texts agree as one, and a note; without texts none is a copy."""
     if trials.digest is None or trials.setting is None:
         return trials, []
-    rows, texts = identities(trials), dict[str | None, dict[tuple[int, int], int]]()
-    for (question, number, label), digest in zip(rows, trials.digest.tolist(), strict=True):
-        texts.setdefault(label, {})[question, number] = digest
+    rows, texts = identities(trials), dict[str | None, Texts]()
+    digests, kept = trials.digest.tolist(), list[str | None]()
+    for (question, number, label), digest in zip(rows, digests, strict=True):
+        texts.setdefault(label, {}).setdefault((question, number), set()).add(digest)
     copies: dict[str | None, str | None] = {}
     for label, own in texts.items():
-        earlier = (first for first in [*texts][: [*texts].index(label)] if first not in copies)
-        if first := next((first for first in earlier if _are_copies(own, texts[first])), None):
-            copies[label] = first
+        of = [first for first in kept if _are_copies(own, texts[first])]
+        if of:
+            copies[label] = of[0]
+        else:
+            kept.append(label)
     if not copies:
         return trials, []
-    is_new = [label not in copies or (q, n) not in texts[copies[label]] for q, n, label in rows]
+    is_new = [
+        label not in copies or digest not in texts[copies[label]].get((question, number), ())
+        for (question, number, label), digest in zip(rows, digests, strict=True)
+    ]
     setting = objects([copies.get(label, label) for *_, label in rows])
     listed = first_names([f"{label} (of {first})" for label, first in copies.items()], 8)
     note = f"copies among {len(texts):,} settings count once: {listed}"
     return replace(trials, setting=setting).take(np.array(is_new)), [note]
 
 
-def _are_copies(
-    texts: Mapping[tuple[int, int], int], others: Mapping[tuple[int, int], int]
-) -> bool:
-    common = texts.keys() & others.keys()
-    n_different = len({texts[trial] for trial in common})
-    return n_different >= _COPIED and all(texts[trial] == others[trial] for trial in common)
+def _are_copies(texts: Texts, others: Texts) -> bool:
+    both = [(texts[trial], others[trial]) for trial in texts.keys() & others.keys()]
+    n_common = len({digest for own, other in both for digest in own & other})
+    return n_common >= _COPIED and all(own <= other or other <= own for own, other in both)
 
 
 def prompts_of(
@@ -230,21 +239,25 @@ def repeated_seeds(
 ) -> list[int]:
     """Return the rows of trials without which no two settings have one of one seed and prompt.
 
-    What stays is of the first of the settings, or `in_turn` of another one for every question and
-    for every seed of a question, as in a Latin square.
+    They repeat each other if their numbers or their texts are the same too: seeds are hashes of 31
+    bits, and some agree by accident. What stays is of the first of the settings, or `in_turn` of
+    another one for every question and for every seed of a question, as in a Latin square.
     """
     if trials.seed is None or trials.setting is None:
         return []
-    holders: dict[tuple[int, int, int, str | None], list[int]] = {}
-    keys = zip(identities(trials), trials.seed.tolist(), strict=True)
-    for row, ((question, number, label), seed) in enumerate(keys):
-        if seed is not None and trials.category[row] >= 0:
-            key = question, number, seed, prompts.get((question, label))
-            holders.setdefault(key, []).append(row)
-    repeated, turns = list[int](), Counter[int]()
-    for (question, *_), rows in holders.items():
-        if len(rows) > 1:
-            kept = (question + turns[question]) % len(rows) if in_turn else 0
-            turns[question] += 1
-            repeated += [row for place, row in enumerate(rows) if place != kept]
-    return repeated
+    repeated, turns = set[int](), Counter[int]()
+    for column in (trials.number, trials.digest):
+        holders: dict[tuple[int, int, int, str | None], dict[str | None, list[int]]] = {}
+        keys = zip(identities(trials), trials.seed.tolist(), strict=True)
+        for row, ((question, _, label), seed) in enumerate(keys):
+            if seed is None or column is None or trials.category[row] < 0 or row in repeated:
+                continue
+            key = question, int(column[row]), seed, prompts.get((question, label))
+            holders.setdefault(key, {}).setdefault(label, []).append(row)
+        for (question, *_), by_label in holders.items():
+            if len(by_label) > 1:
+                place = (question + turns[question]) % len(by_label) if in_turn else 0
+                turns[question] += 1
+                others = [rows for at, rows in enumerate(by_label.values()) if at != place]
+                repeated.update(chain(*others))
+    return sorted(repeated)

@@ -159,8 +159,11 @@ def test_two_models_are_compared_over_settings(tmp_path):
         assert task[side]["settings"]["labels"] == labels
     one = planted(tmp_path / "one.csv", {"day0": rng.binomial(4, p)}, model="one")
     assert one.shape == (1, 20, 2)
+    single = score_over_settings(one, labels=["day0"])
     (task,) = answer("compare", paths[0], tmp_path / "one.csv")["tasks"]
-    assert task["settings"] is None
+    expected = difference_over_settings(cores[0], single)  # with the spread of the other
+    assert (task["settings"]["paired"], expected.paired) == ([], ())
+    assert task["settings"]["low"] == pytest.approx(expected.low, abs=1e-9)
 
 
 def test_a_ranking_counts_the_pairs_that_settings_like_these_distinguish(tmp_path):
@@ -245,7 +248,7 @@ def test_all_settings_that_are_other_methods_are_named(tmp_path):
     # of 120 trials each: 90 right in eight settings, 25 and 120 in two
     for name, own, other in (("few-shot", 25, 120), ("tools", 120, 25)):
         apart = own / 120 - (8 * 90 + other) / (9 * 120)
-        assert f"{name} by {apart:+.3f}" in named
+        assert f"{name} {apart:+.3f}" in named
     assert "by more than trials explain (p < 0.001)" in spread
     assert "compare" in named
 

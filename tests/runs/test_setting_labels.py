@@ -197,6 +197,50 @@ def test_prompts_of_one_store_are_settings_where_all_questions_have_them(tmp_pat
         assert run.n_trials == (21 if n_later == 3 else 12)
 
 
+def test_prompts_that_took_turns_in_time_are_not_taken_for_settings(tmp_path):
+    path, questions = tmp_path / "s.sqlite", []
+    with TrialStore.open(path) as store:
+        model, sampling = store.describe_model({"pretrained": "m"}), store.describe_sampling({})
+        for q in range(3):  # prompt a was asked of question 0, then b of all, then a of the others
+            graded = []
+            for p, prompt in enumerate(store.describe_prompts([f"a {q}", f"b {q}"])):
+                key = TrialKey(model=model, prompt=prompt, sampling=sampling)
+                made = 2.0 + 0.1 * q if p else 1.0 if q == 0 else 3.0
+                store.add([Trial(key, t, f"{p}{t}", t, created=made) for t in range(4 - p)])
+                graded += [GradedTrial(key, t, 1 - p) for t in range(4 - p)]
+            questions.append(GradedQuestion(q, f"h{q}", tuple(graded)))
+        store.add_outcomes([GradedTask("sums", "1.0", "none", 2, tuple(questions))])
+    saved = read_runs(path)
+    assert (saved.runs[0].n_trials, saved.runs[0].settings, len(saved.warnings)) == (12, (), 1)
+    assert saved.runs[0].outcomes.counts[:, 1].tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("factor", ["day", "engine"])
+def test_labels_and_days_of_one_store_are_told_apart(tmp_path, factor):
+    path, questions = tmp_path / "s.sqlite", []
+    with TrialStore.open(path) as store:
+        model = store.describe_model({"pretrained": "m", "backend": "vllm"})
+        for q, prompt in enumerate(store.describe_prompts(["p", "q"])):
+            graded = []
+            for day, variant in ((d, v) for d in (1, 2) for v in "ab"):
+                named = [f"day{day}", variant]
+                sampling = store.describe_sampling({"temperature": 1, "setting": named})
+                key = TrialKey(model=model, prompt=prompt, sampling=sampling)
+                made = {"created": 1.7e9 + DAY * day, "versions": {"vllm": f"0.{day}"}}
+                store.add(
+                    [
+                        Trial(key, t, f"{named} {t}", 100 * day + 2 * ord(variant) + t, **made)
+                        for t in range(2)
+                    ]
+                )
+                graded += [GradedTrial(key, t, day - 1) for t in range(2)]
+            questions.append(GradedQuestion(q, f"h{q}", tuple(graded)))
+        store.add_outcomes([GradedTask("sums", "1.0", "none", 2, tuple(questions))])
+    (run,) = read_runs(path, settings=factor).runs
+    assert list(by_setting(run).values()) == [(0, 8), (8, 8)]
+    assert by_setting(read_runs(path).runs[0]) == dict.fromkeys("ab", (4, 8))
+
+
 def test_a_log_and_a_copy_with_further_trials_are_one_setting(tmp_path):
     write_run(tmp_path / "a", lines("one", (1, 2)))
     write_run(tmp_path / "b", lines("one", (1, 2, 3), (1, 0, 1)))
@@ -244,6 +288,47 @@ def test_settings_whose_texts_agree_count_once(tmp_path, seeds):
     (note,) = [note for note in run.notes if "copies" in note]
     assert "among 4 settings" in note
     assert "day2 (of day1)" in note
+
+
+def test_copies_are_found_where_a_label_has_further_runs(tmp_path):
+    for name, texts in (("f1", "one"), ("f2", "two"), ("g", "one")):
+        write_run(tmp_path / name, lines(name, texts=texts, n_questions=12))
+    for label_of_f2 in "AB":
+        labels = {"f1": "A", "f2": label_of_f2, "g": "B"}
+        labels = {str(tmp_path / name): label for name, label in labels.items()}
+        (run,) = read_runs(tmp_path, labels=labels).runs
+        assert run.n_trials == 48
+
+
+@pytest.mark.parametrize("factor", [None, "none", "trial"])
+def test_a_resumed_run_counts_once_beside_another(tmp_path, factor):
+    for name in "xy":
+        write_run(tmp_path / name, lines(name, outcomes=(1, 0)), "2026-01-01T10-00-00.000000")
+        write_run(tmp_path / name, lines(name, outcomes=(1, 0, 1)), "2026-01-02T10-00-00.000000")
+    for paths in (["x", "y"], ["y", "x"]):
+        (run,) = read_runs([tmp_path / name for name in paths], settings=factor).runs
+        assert (run.n_trials, run.outcomes.counts.tolist()) == (24, [[2, 4]] * 4)
+
+
+def test_draws_are_shared_also_under_other_numbers(tmp_path):
+    for first in (0, 1):
+        asked = lines("draw", range(first, first + 8), (1,) * 8, n_questions=3)
+        for line in asked:
+            texts = [f"draw {line['doc_id']} {first + i}" for i in range(8)]
+            line |= {"resps": [texts], "filtered_resps": [texts]}
+        write_run(tmp_path / f"s{first}", asked)
+    labels = {str(tmp_path / f"s{first}"): f"s{first}" for first in (0, 1)}
+    with refused("RUN", "duplicate"):
+        read_runs(tmp_path, labels=labels)
+    (run,) = read_runs(tmp_path, labels=labels, same_seeds=True).runs
+    assert run.n_trials == 3 * 9
+
+
+def test_a_label_that_is_the_name_of_another_run_does_not_swallow_it(tmp_path):
+    for name, seed in (("a", 1), ("b", 3)):
+        write_run(tmp_path / name, lines(name, (seed, seed + 1)))
+    (run,) = read_runs(tmp_path, labels={str(tmp_path / "a"): "b"}).runs
+    assert by_setting(run) == {"b": (4, 8), "b (run)": (4, 8)}
 
 
 def test_few_texts_agree_by_chance(tmp_path):

@@ -379,7 +379,9 @@ def _show_differences(results: Mapping[Scope, RunComparison], form: Form) -> Non
     over = first.tasks[0].settings
     if first.overall is None and over is not None:
         labels = [one_line(label, LONGEST_LABEL) for label in over.paired]
-        by = f"paired by {first_names(labels, MOST_SETTINGS)}" if labels else "none in common"
+        by = f"paired by {first_names(labels, MOST_SETTINGS)}" if labels else "not paired"
+        single = [m.model for m in (first.tasks[0].a, first.tasks[0].b) if not m.settings]
+        by += f", {single[0]} with the sd of the other" if single else ""
         p_above = probability_statement("P(A > B)", over.p_above)
         say_sentence(f"{_WHERE[first.spec.scope][1]}: {by}; {p_above}", form)
 

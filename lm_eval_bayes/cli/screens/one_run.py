@@ -191,17 +191,24 @@ def _say_settings(summary: TaskSummary, form: Form) -> None:
     say()
     say_columns(columns, form)
     others = (scores.sum() - scores) / (n - 1)
-    of_each = [f"{a} {format_score(x)}" for a, x in zip(labels, scores.tolist(), strict=True)]
-    apart = [f"{labels[s]} by {form.score(scores[s] - others[s], True)}" for s in spread.outside]
+    furthest_first = (-abs(scores - scores.mean())).argsort(kind="stable").tolist()
+    order = range(n) if n <= MOST_SETTINGS else furthest_first
+    of_each = [f"{labels[s]} {format_score(scores[s])}" for s in order]
+    apart = [f"{labels[s]} {form.score(scores[s] - others[s], True)}" for s in spread.outside]
+    most = int(posterior.trials.argmax())
+    share = float(posterior.trials[most] / posterior.trials.sum())
     sentences = [
         first_names(of_each, MOST_SETTINGS),
+        f"{labels[most]} has {share:.0%} of the trials, and counts as any other setting."
+        * (share > 2.0 / n),
         spread_sentence(spread, n, posterior.level),
         "S = 2: the interval about settings like these rests on the prior (half-t4 of t, scale .2)."
         * (n == 2),
     ]
     if spread.is_treatment:
-        outside = f" (outside the others {first_names(apart, MOST_SETTINGS)})" if apart else ""
-        sentences.append(f"Settings differ as methods do{outside}: if they are, compare them.")
+        which = f"Outside the others: {first_names(apart, MOST_SETTINGS)}" if apart else ""
+        which = which or "Settings differ much"
+        sentences.append(f"{which}. If it is another method, compare it as another model.")
     for sentence in filter(None, sentences):
         say_sentence(sentence, form)
 

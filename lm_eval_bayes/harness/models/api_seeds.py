@@ -65,7 +65,8 @@ def seeded_trials(model: Any) -> Iterator[None]:
     def wrap(original: Callable[..., list[str]]) -> Callable[..., list[str]]:
         @functools.wraps(original)
         def generate_until(requests: Sequence[Any], *args: Any, **kwargs: Any) -> list[str]:
-            trials = [r for r in requests if isinstance(r, RepeatedInstance) and r.repeats > 1]
+            ours = [request for request in requests if isinstance(request, RepeatedInstance)]
+            trials = [request for request in ours if request.repeats > 1 or request.setting]
             if not trials:
                 return original(requests, *args, **kwargs)
             with _seeded_payloads(model, trials):

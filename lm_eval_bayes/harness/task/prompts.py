@@ -80,8 +80,13 @@ def variants_of(metadata: Mapping[str, Any], task: str) -> tuple[Variant, ...]:
     folder = Path(str(metadata.get("sampled_from") or metadata.get("config_source") or "")).parent
     variants = [_variant(entry, f"{task}, variant {i}", folder) for i, entry in enumerate(given)]
     names = [variant.name for variant in variants]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise _error(task, "duplicate", "have variants of different names", repeated[0])
+    texts = [(variant.system_instruction, variant.doc_to_text) for variant in variants]
+    counts = [
+        names.count(name) * texts.count(text) for name, text in zip(names, texts, strict=True)
+    ]
+    if max(counts) > 1:
+        repeated = names[counts.index(max(counts))]
+        raise _error(task, "duplicate", "have variants of different names and texts", repeated)
     return tuple(variants)
 
 
@@ -165,8 +170,9 @@ def build_variants(
             offset = (number - task.question_number(old.doc_id) - first) % len(variants)
             end = first + settings.trials_of(old.doc_id)
             if trials := range(first + offset, end, len(variants)):
-                n, further = len(trials), {"setting": setting, "labels": setting[-1:] * len(trials)}
-                kind = partial(RepeatedInstance, trials=trials, **further)
+                n = len(trials)
+                labels = setting[-1:] * n
+                kind = partial(RepeatedInstance, trials=trials, setting=setting, labels=labels)
                 request = new_instance(old.doc, old.args, repeats=n, original=old, kind=kind)
                 requests.append(request)
     return requests

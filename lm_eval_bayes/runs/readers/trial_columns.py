@@ -183,7 +183,9 @@ def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
     measured = {MEASURED[kind]: floats(values) for kind, values in columns.measured.items()}
     answers = [_text(answer) or None for answer in columns.answer or ()]
     number = np.zeros(n, np.int64) if columns.trial is None else trial_numbers(columns.trial)
-    settings = [_text(label) or None for label in columns.setting or ()]
+    settings = [
+        label.strip() if type(label) is str else _text(label) for label in columns.setting or ()
+    ]
     if columns.trial is not None and settings:
         # apart from those of other settings, and not taken for those of another file's run
         first = {s: first_number(s) + UNNUMBERED if s else 0 for s in dict.fromkeys(settings)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,7 +30,7 @@ from lm_eval_bayes.store.file import lacks_log
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import generation_kwargs, logged_signals, setting_of
-from lm_eval_bayes.store.trial import Trial, TrialId, list_first
+from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
 
@@ -99,7 +100,8 @@ def _by_settings(store: TrialStore, graded: GradedTask) -> Iterator[GradedTask]:
     series: dict[tuple[str, str], list[str]] = {}
     for model, sampling in graded.series:
         described = store.sampling(sampling)
-        described["setting"] = bool(setting_of(described))
+        setting = setting_of(described)
+        described["setting"] = [bool(setting), *setting[:-1]]  # of these the last is the label
         series.setdefault((model, canonical_json(described)), []).append(sampling)
     for (model, _), samplings in series.items():
         yield graded.of(model, *samplings)
@@ -216,22 +218,18 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the questions as lines of a log; add when trials were made, and the damaged ones."""
     field = _cluster_field(graded)
-    settings = {sampling: setting_of(store.sampling(sampling)) for _, sampling in graded.series}
-    labels = {sampling: setting[-1] for sampling, setting in settings.items() if setting}
-    n_prompts = {len({trial.key.prompt for trial in q.trials}) for q in graded.questions}
+    labels = _labels(store, graded)
     for question in graded.questions:
-        trials = list(question.trials)
-        if labels or len(n_prompts) > 1:  # it is not known which prompts belong together
-            trials = _of_one_prompt(question)
-        trials.sort(key=lambda trial: trial.trial)
+        keys = {trial.key for trial in question.trials}
+        are_settings = len({labels[key] for key in keys}) == len(keys)
+        chosen = question.trials if are_settings else _of_one_prompt(question)
+        trials = sorted(chosen, key=lambda trial: trial.trial)
         key, numbers = trials[0].key, [trial.trial for trial in trials]
         texts.trials.append(trials)
         stored = _stored(store, trials, damaged)
         present = [trial for trial in stored if trial is not None]
-        prompts = [t.key.prompt for t in sorted(present, key=lambda trial: trial.created)]
-        prompts = list(dict.fromkeys([*prompts, *(trial.key.prompt for trial in trials)]))
-        names = {prompt: f"prompt {i}" for i, prompt in enumerate(prompts, 1) if prompts[1:]}
-        of_trials = [labels.get(t.key.sampling, names.get(t.key.prompt)) for t in trials]
+        prompts = {trial.key.prompt for trial in trials}
+        of_trials = [labels[trial.key] for trial in trials]
         for label, trial in zip(of_trials, stored, strict=True):
             if trial is not None:
                 made[question.doc_id, trial.trial, label] = trial.created, trial.versions
@@ -255,6 +253,39 @@ def _rows(
         if question.cluster and field:
             row |= {"doc": {field: question.cluster.label}, "cluster": question.cluster.label}
         yield row
+
+
+def _labels(store: TrialStore, graded: GradedTask) -> dict[TrialKey, str | None]:
+    """Return the label of the setting of every series of trials, None where there is none.
+
+    Prompts of one setting are "prompt 1", "prompt 2", … if every question has as many, and all
+    trials of one were made before those of the next; else it is not known which belong together.
+    """
+    labels: dict[TrialKey, str | None] = {}
+    for sampling in dict.fromkeys(sampling for _, sampling in graded.series):
+        setting = setting_of(store.sampling(sampling))
+        keys = [
+            dict.fromkeys(t.key for t in question.trials if t.key.sampling == sampling)
+            for question in graded.questions
+        ]
+        asked = [list(of_question) for of_question in keys if of_question]
+        label = setting[-1] if setting else None
+        labels |= dict.fromkeys((key for of_question in asked for key in of_question), label)
+        if {*map(len, asked)} == {1} or len({*map(len, asked)}) > 1:
+            continue
+        spans: list[list[tuple[float, float]]] = [[] for _ in asked[0]]
+        named = {}
+        for of_question in asked:
+            made = store.trials_of(of_question)
+            times = [sorted(t.created for t in made[key].values()) or [0.0] for key in of_question]
+            by_time = sorted(zip(times, range(len(times)), of_question, strict=True))
+            for i, (of_key, _, key) in enumerate(by_time):
+                spans[i].append((of_key[0], of_key[-1]))
+                named[key] = f"{label or 'prompt'} {i + 1}"
+        ends = [(min(a for a, _ in of), max(b for _, b in of)) for of in spans]
+        if all(first[1] < second[0] for first, second in pairwise(ends)):
+            labels |= named
+    return labels
 
 
 def _cluster_field(graded: GradedTask) -> str | None:

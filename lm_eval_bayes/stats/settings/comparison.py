@@ -43,11 +43,11 @@ def difference_over_settings(
 ) -> SettingsDifference:
     """Return the posterior of the difference of two models in settings like these.
 
-    With two settings or more in common the models are paired by these: d_s = y_As − y_Bs is normal
+    With the same settings, two or more, the models are paired by these: d_s = y_As − y_Bs is normal
     around the difference, with the variance of its trials plus (t h)², h the mean of the models'
     m (1 − m). As the effects of a setting on the models may be independent, the prior of t has the
-    scale .2 √2. Else the models share one t, and given t their scores are independent. Given t the
-    difference is normal.
+    scale .2 √2. Else the models share one t, and given t their scores are independent, so that all
+    settings count. Given t the difference is normal.
 
     Parameters
     ----------
@@ -65,24 +65,24 @@ def difference_over_settings(
     if (a.benchmark.bounds, a.level) != (b.benchmark.bounds, b.level):
         rule = "have the range of scores and the level of `a`"
         raise InvalidInputError.of("b", "mismatch", rule, (*b.benchmark.bounds, b.level))
-    common = tuple(label for label in a.labels if label in b.labels)
-    if len(common) > 1:
-        mass, mean, variance = _paired(a, b, common)
+    paired = a.labels if {*a.labels} == {*b.labels} and len(a.labels) > 1 else ()
+    if paired:
+        mass, mean, variance = _paired(a, b)
     else:
         mass, means, variances = _board([a, b])
-        common, mean, variance = (), means[0] - means[1], variances.sum(axis=0)
+        mean, variance = means[0] - means[1], variances.sum(axis=0)
     sd = np.sqrt(variance + check_non_negative("question_variance", question_variance))
     probabilities = 0.5 + 0.5 * a.level * np.array([0.0, -1.0, 1.0])
     median, low, high = (normal_quantile(mass, mean, sd, p) for p in probabilities)
     centre, p_above = float(mass @ mean), float(mass @ special.ndtr(mean / sd))
-    return SettingsDifference(centre, median, low, high, p_above, common)
+    return SettingsDifference(centre, median, low, high, p_above, paired)
 
 
-def _paired(a: SettingsPosterior, b: SettingsPosterior, common: Sequence[str]) -> OverT:
+def _paired(a: SettingsPosterior, b: SettingsPosterior) -> OverT:
     """Return the masses of t, and the mean and the variance of the difference given t, (T,)."""
-    rows_a, rows_b = ([model.labels.index(label) for label in common] for model in (a, b))
-    difference = a.span * (a.share[rows_a] - b.share[rows_b])
-    by_trials = a.trial_sds[rows_a] ** 2 + b.trial_sds[rows_b] ** 2
+    rows = [b.labels.index(label) for label in a.labels]
+    difference = a.span * (a.share - b.share[rows])
+    by_trials = a.trial_sds**2 + b.trial_sds[rows] ** 2
     m = np.array([model.share @ model.trials / model.trials.sum() for model in (a, b)])
     variance = (a.span * T[:, None] * (m * (1.0 - m)).mean()) ** 2 + by_trials
     precision = (1.0 / variance).sum(axis=1)

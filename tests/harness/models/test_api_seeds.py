@@ -64,6 +64,17 @@ def seeds_by_prompt(server):
     return seeds
 
 
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_variant_with_one_trial_has_its_own_seed(monkeypatch, n):
+    server = Server()
+    variants = [{"name": f"{i}", "doc_to_text": "?" * i + "{{question}}"} for i in range(4)]
+    metadata = {"bayes_n": n, "bayes_setting": "day1", "bayes_check": False}
+    run(monkeypatch, server, metadata=metadata | ({"bayes_prompts": variants} if n > 1 else {}))
+    seeds = [payload["seed"] for payload in server.payloads]
+    assert len(set(seeds)) == len(seeds) == 3 * n
+    assert 1234 not in seeds
+
+
 @pytest.mark.parametrize("chat", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_trial_has_its_own_seed_and_a_run_can_be_repeated(monkeypatch, chat):
     first, again = Server(), Server()
