@@ -20,6 +20,7 @@ import numpy as np
 
 from lm_eval_bayes._util.text import first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import lookup, mappings
 from lm_eval_bayes.runs.provenance import distinct_names
 from lm_eval_bayes.runs.same_trials import (
     by_number,
@@ -159,7 +160,8 @@ class _Merger:
         for partial in ordered:
             if difference := _difference(partial, ordered[0]):
                 rule = f"have the same version, scores and metric of {partial.task} for "
-                rule += f"{partial.model} (name the files of one)"
+                rule += f"{partial.model}, and one text for a name in `bayes_prompts` (name the "
+                rule += "files of one)"
                 got = f"{difference} ({partial.source}, unlike {ordered[0].source})"
                 raise InvalidInputError.of(self.argument, "mismatch", rule, got)
         runs = with_settings(ordered, self.settings)
@@ -287,7 +289,13 @@ def _difference(first: PartialRun, second: PartialRun) -> str:
         return "other bounds" if first.scored else "other scores of the categories"
     if (first.metric, first.filter) != (second.metric, second.filter):
         return "another metric or filter"
-    return ""
+    own, others = (
+        {str(variant.get("name")): variant for variant in mappings(prompts)}
+        for prompts in (lookup(p.provenance.metadata, "bayes", "prompts") for p in (first, second))
+    )
+    differing = [name for name in own if own[name] != others.get(name, own[name])]
+    are_labels = not (first.label and second.label)
+    return f"another text of prompt {differing[0]}" if differing and are_labels else ""
 
 
 def _sum(first: PartialRun, second: PartialRun) -> PartialRun:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from _support.command_line import answer
 from _support.errors import refused
-from _support.run_files import SENT, row, write_run
+from _support.run_files import SENT, TASK, row, write_run
 from _support.tables import write_rows
 
 from lm_eval_bayes.runs.reader import read_runs
@@ -329,6 +329,21 @@ def test_a_label_that_is_the_name_of_another_run_does_not_swallow_it(tmp_path):
         write_run(tmp_path / name, lines(name, (seed, seed + 1)))
     (run,) = read_runs(tmp_path, labels={str(tmp_path / "a"): "b"}).runs
     assert by_setting(run) == {"b": (4, 8), "b (run)": (4, 8)}
+
+
+def test_a_name_of_a_prompt_has_one_text(tmp_path):
+    labels = {}
+    for name, seed in (("one", 1), ("two", 3)):
+        bayes = {"weights": [0, 1], "prompts": [{"name": "a", "doc_to_text": name}]}
+        configs = {TASK: {"task": TASK, "metadata": {"version": 1.0, "bayes": bayes}}}
+        asked = [{**line, "setting": ["a", "a"]} for line in lines(name, (seed, seed + 1))]
+        write_run(tmp_path / name, asked, configs=configs)
+        labels[str(tmp_path / name)] = name
+    with refused("RUN", "mismatch") as caught:
+        read_runs(tmp_path)
+    assert "another text of prompt a" in str(caught.value)
+    (run,) = read_runs(tmp_path, labels=labels).runs
+    assert by_setting(run) == {"one": (4, 8), "two": (4, 8)}
 
 
 def test_few_texts_agree_by_chance(tmp_path):
