@@ -113,6 +113,7 @@ def _trials(
         graded = [(int(text == str(references[0])), text, None) for text in texts]
         given = GradedTrials(GradedResponses.of(graded, Settings.from_metadata({}, len(texts))))
     settings = settings_of(metric, options, given.record.settings.n)
+    settings = replace(settings, prompts=given.record.settings.prompts)
     return replace(given, record=replace(given.record, settings=settings))
 
 

@@ -267,7 +267,7 @@ class MetricOutcome:
     @property
     def rows(self) -> list[str]:
         """The names of the rows that the harness prints."""
-        return printed_names(self.settings.n, "" if self.first else self.name)
+        return printed_names(self.settings, "" if self.first else self.name)
 
 
 def outcomes_of(config: Mapping[str, Any]) -> list[MetricOutcome]:

@@ -162,26 +162,28 @@ def four_rows(name: str) -> tuple[str, str, str, str]:
     return name, f"{name}_stderr", f"{name}_low", f"{name}_high"
 
 
-def printed_names(n: int, metric: str = "") -> list[str]:
+def printed_names(settings: Settings, metric: str = "") -> list[str]:
     """Return the names of the rows that the harness prints, in their order.
 
     Parameters
     ----------
-    n : int
-        N.
+    settings : Settings
+        Those of the task.
     metric : str
         The metric, "" for the first one.
 
     Examples
     --------
-    >>> printed_names(8, "f1")[2:]
+    >>> printed_names(Settings.from_metadata({}, 8), "f1")[2:]
     ['hbayes@8(f1)_low', 'hbayes@8(f1)_high', 'avg@8(f1)', 'avg@8(f1)_stderr']
     """
+    n = settings.n
     learned, average = four_rows(f"hbayes@{n}"), (f"avg@{n}", f"avg@{n}_stderr")
     if metric:
         return [labelled(name, metric) for name in (*learned, *average)]
-    others = [*four_rows(f"hbayes@{n}_settings")[2:], *four_rows(f"bayes@{n}")]
-    return [*learned, *others, *average, f"pass@{n}", f"maj@{n}", *SHARES]
+    others = four_rows(f"hbayes@{n}_settings")[2:] if settings.prompts else ()
+    paper = four_rows(f"bayes@{n}")
+    return [*learned, *others, *paper, *average, f"pass@{n}", f"maj@{n}", *SHARES]
 
 
 def labelled(name: str, metric: str) -> str:
@@ -226,7 +228,7 @@ class Table:
     @property
     def printed(self) -> list[str]:
         """The names of the rows that the harness prints."""
-        return printed_names(self.settings.n, self.metric)
+        return printed_names(self.settings, self.metric)
 
     @cached_property
     def results(self) -> dict[str, Result]:
@@ -423,7 +425,7 @@ def _table(questions: tuple[Any, ...]) -> Table:
 
 def question_rows(question: GradedResponses) -> dict[str, RowValue]:
     """Return the value of every printed row for one question."""
-    names = printed_names(question.settings.n, question.metric)
+    names = printed_names(question.settings, question.metric)
     return {name: RowValue(question.average, name, question) for name in names}
 
 
