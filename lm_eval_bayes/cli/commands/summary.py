@@ -114,6 +114,8 @@ def command(
     if form.verbose and len(summaries) > 1:
         say()
         say_each(summaries, lambda summary: show_run(summary, form, estimates))
+    elif len(summaries) > 1 and (n := sum(bool(summary.run.settings) for summary in summaries)):
+        say(f"{n} of {len(summaries)} runs have several settings (--verbose)")
     if by is not None:
         _show_categories(summaries, form)
     say_effects(effects, spec)
