@@ -119,8 +119,8 @@ def quick(monkeypatch):
         return fits[key]
 
     for module in (
-        *("analysis.leaderboard", "analysis.plan"),
-        *("stats.comparison.compare", "harness.adaptive.stopping"),
+        *("stats.hierarchical.hbayes_at_n", "stats.comparison.compare"),
+        "harness.adaptive.stopping",
     ):
         monkeypatch.setattr(f"lm_eval_bayes.{module}.hbayes_at_n", fit)
     return fits
