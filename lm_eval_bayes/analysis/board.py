@@ -155,8 +155,7 @@ class Board:
         if len(level) > 1:
             return f"{leads} and not distinguishable."
         others = "all other models are" if self.n_pairs > 1 else f"{called[self.models[1]]} is"
-        but = ", but not in settings like these" * (self.n_pairs == 1 and not self.n_over_settings)
-        but *= self.n_over_settings is not None
+        but = ", but not in settings like these" * (self.n_pairs == 1 and self.n_over_settings == 0)
         return f"{leads}; {others} distinguishable from it{but}."
 
     def score_sentence(self) -> str:

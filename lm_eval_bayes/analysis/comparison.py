@@ -185,6 +185,14 @@ class RunComparison(Record):
         return f"on {questions_in_words(self.spec.scope, n_questions)}"
 
     @property
+    def settings_at_95(self) -> SettingsDifference | None:
+        """A − B in settings like these with a 95% interval; None in the mean over tasks."""
+        if self.overall is not None:
+            return None
+        (task,), at_95 = self.tasks, replace(self.spec, level=CONFIDENCE)
+        return settings_difference(task.a, task.b, at_95, task.comparison.sd**2)
+
+    @property
     def distinguishable(self) -> bool:
         """Whether the models are distinguishable in the mean over tasks, or on the only task."""
         return (self.overall or self.tasks[0]).distinguishable

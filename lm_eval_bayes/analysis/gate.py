@@ -23,7 +23,7 @@ from lm_eval_bayes._util.text import (
 from lm_eval_bayes.analysis.comparability import ARE_COPIES
 from lm_eval_bayes.analysis.comparison import RunComparison, TaskComparison
 from lm_eval_bayes.analysis.plan import apart_sentence, pair_forecast
-from lm_eval_bayes.analysis.settings import settings_difference, settings_posterior
+from lm_eval_bayes.analysis.settings import settings_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats import (
@@ -245,11 +245,7 @@ def _worse(comparison: RunComparison, margin: float, family: _Family | None) -> 
         check = _checked("worse", family.quantity, where, family.difference, -margin)
         return replace(check, extrapolated_from=family.extrapolated_from)
     check = _checked("worse", "score", where, comparison.summary.posterior, -margin)
-    if comparison.overall is None:
-        (task,) = comparison.tasks
-        at_95 = replace(comparison.spec, level=CONFIDENCE)
-        settings = settings_difference(task.a, task.b, at_95, task.comparison.sd**2)
-        check = replace(check, settings=settings)
+    check = replace(check, settings=comparison.settings_at_95)
     if margin == 0.0 and comparison.distinguishable:
         return replace(check, outcome="failed" if check.estimate < 0.0 else "passed")
     if not comparison.distinguishable and (margin == 0.0 or check.outcome == "failed"):

@@ -148,8 +148,7 @@ def pairs_over_settings(runs: Sequence[TaskRun], spec: IntervalSpec) -> int | No
     None unless all models can be counted, and one has several settings.
     """
     if len(runs) == 2:
-        here = IntervalSpec(CONFIDENCE, seed=spec.seed)
-        difference = settings_difference(runs[0], runs[1], here)
+        difference = settings_difference(runs[0], runs[1], IntervalSpec(CONFIDENCE, seed=spec.seed))
         return None if difference is None else int(not difference.low <= 0.0 <= difference.high)
     if len(runs) < 2 or not any(run.settings for run in runs):
         return None

@@ -246,18 +246,19 @@ def repeated_seeds(
     if trials.seed is None or trials.setting is None:
         return []
     repeated, turns = set[int](), Counter[int]()
-    for column in (trials.number, trials.digest):
+    seeds, categories = trials.seed.tolist(), trials.category.tolist()
+    rows, columns = identities(trials), (trials.number, trials.digest)
+    for column in (column.tolist() for column in columns if column is not None):
         holders: dict[tuple[int, int, int, str | None], dict[str | None, list[int]]] = {}
-        keys = zip(identities(trials), trials.seed.tolist(), strict=True)
-        for row, ((question, _, label), seed) in enumerate(keys):
-            if seed is None or column is None or trials.category[row] < 0 or row in repeated:
+        for row, (question, _, label) in enumerate(rows):
+            if seeds[row] is None or categories[row] < 0 or row in repeated:
                 continue
-            key = question, int(column[row]), seed, prompts.get((question, label))
+            key = question, column[row], seeds[row], prompts.get((question, label))
             holders.setdefault(key, {}).setdefault(label, []).append(row)
         for (question, *_), by_label in holders.items():
             if len(by_label) > 1:
                 place = (question + turns[question]) % len(by_label) if in_turn else 0
                 turns[question] += 1
-                others = [rows for at, rows in enumerate(by_label.values()) if at != place]
+                others = [of for at, of in enumerate(by_label.values()) if at != place]
                 repeated.update(chain(*others))
     return sorted(repeated)

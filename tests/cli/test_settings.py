@@ -332,7 +332,9 @@ def test_a_gate_has_the_difference_in_settings_like_these_beside_its_outcome(tmp
     for check, second in zip(checks, (expected, like), strict=True):
         ends = [check["settings"][end] for end in ("low", "high")]
         assert ends == pytest.approx([second.low, second.high], abs=1e-9)
-    assert screen("compare", *words[1:3])[0].endswith(", but not in settings like these.")
+    for level in (".5", ".95"):  # the rule is that of 95% at any level of the intervals
+        answered = screen("compare", *words[1:3], "--level", level)[0]
+        assert answered.endswith(", but not in settings like these.")
     code, printed, _ = called("gate", *words[1:3], "--floor", ".1", "--on", "question")
     assert "settings" not in printed
 

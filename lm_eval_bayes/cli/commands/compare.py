@@ -345,8 +345,8 @@ def _answer(results: Mapping[Scope, RunComparison], models: tuple[str, str]) -> 
     of_kind = results.get("population")
     if scope == "benchmark" and of_kind is not None and of_kind.distinguishable:
         where += ", and on others of the kind"
-    over = result.tasks[0].settings
-    if result.overall is None and over is not None and over.low <= 0.0 <= over.high:
+    over = result.settings_at_95
+    if over is not None and over.low <= 0.0 <= over.high:
         where += ", but not in settings like these"
     return f"{better} is better than {worse}: they are distinguishable {where}.{equal}"
 

@@ -276,8 +276,8 @@ def _labels(store: TrialStore, graded: GradedTask) -> dict[TrialKey, str | None]
         spans: list[list[tuple[float, float]]] = [[] for _ in asked[0]]
         named = {}
         for of_question in asked:
-            made = store.trials_of(of_question)
-            times = [sorted(t.created for t in made[key].values()) or [0.0] for key in of_question]
+            stored = store.trials_of(of_question)
+            times = [sorted(t.created for t in stored[k].values()) or [0.0] for k in of_question]
             by_time = sorted(zip(times, range(len(times)), of_question, strict=True))
             for i, (of_key, _, key) in enumerate(by_time):
                 spans[i].append((of_key[0], of_key[-1]))
